@@ -1,0 +1,36 @@
+"""Put the start-up line of the mteb hook into the installation, from wheels and from editable installs alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools.command.build_py import build_py
+
+HOOK_FILE = "obliq_mteb_hook.pth"
+HOOK_LINE = "import obliq_eval.hook; obliq_eval.hook.install()\n"
+
+
+class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types where it is not installed
+    """`build_py` that also writes the hook's `.pth` file.
+
+    A wheel takes it from the build folder. An editable wheel has no such folder: what lands in the finalized
+    `install` command's `install_lib` is what is packed. The file's name sorts after setuptools' own
+    `__editable__…` file, without which the package could not be imported yet.
+    """
+
+    def _target(self) -> Path:
+        if self.editable_mode:
+            install = self.get_finalized_command("install")
+            return Path(install.install_lib or "") / HOOK_FILE
+        return Path(self.build_lib) / HOOK_FILE
+
+    def run(self) -> None:
+        """Build the packages, then write the hook's file beside them."""
+        super().run()
+        target = self._target()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(HOOK_LINE, encoding="utf-8")
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """Return what was built, the hook's file included."""
+        return [*super().get_outputs(include_bytecode), str(self._target())]

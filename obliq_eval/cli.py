@@ -1,0 +1,128 @@
+"""The command `obliq`: subcommands by reference, so that start-up imports nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from obliq_eval import __version__, show
+from obliq_eval.errors import UserError
+
+COMMANDS = {
+    "run": ("obliq_eval.commands.run:app", "Evaluate a model on tasks, as `mteb run` does, or on your own folder."),
+    "tasks": ("obliq_eval.commands.tasks:app", "List the tasks: what they hold, what decides relevance, licences."),
+    "models": ("obliq_eval.commands.models:app", "List the models: names, licences, what they need, risks."),
+    "data": ("obliq_eval.commands.data:app", "Fetch, check and export the data of a task or folder."),
+    "runs": ("obliq_eval.commands.runs:app", "List, compare, export and import stored runs."),
+    "doctor": ("obliq_eval.commands.doctor:app", "Say what is installed and reachable, and what would fail."),
+}
+"""Each subcommand with the Typer application behind it and one line of help."""
+
+NO_BARS = ("TQDM_DISABLE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
+"""Settings that the libraries below read when they are imported: no progress bars, for output that is piped."""
+
+INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+BROKEN_PIPE = 141  # what a shell reports for a program whose reader has gone
+
+
+class _Lazy(TyperCommand):
+    """Stands for a command in the list of commands, and imports it when it is called."""
+
+    def __init__(self, name: str, reference: str, summary: str) -> None:
+        super().__init__(name, help=summary)
+        self._reference = reference
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the arguments with the real command."""
+        module, _, attribute = self._reference.partition(":")
+        command = get_command(getattr(importlib.import_module(module), attribute))
+        return command.make_context(info_name, args, parent=parent, **extra)
+
+
+class _Group(TyperGroup):
+    """The commands by reference; what a user can put right is told in one sentence."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, (reference, summary) in COMMANDS.items():
+            self.add_command(_Lazy(name, reference, summary), name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand; status 2 for a `UserError`, 130 after Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            _debug()
+            show.fail(str(error))
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            show.fail("interrupted; what was finished is kept")
+            raise typer.Exit(INTERRUPTED) from error
+        except BrokenPipeError as error:
+            _drop_output()
+            raise typer.Exit(BROKEN_PIPE) from error
+
+
+app = typer.Typer(
+    cls=_Group, no_args_is_help=True, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        show.say(f"obliq {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Set OBLIQ_DEBUG=1 to see the traceback of an error.")
+def _obliq(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Evaluate, build and compare retrievers for oblique queries: relevance that no document states."""
+
+
+def main() -> None:
+    """Run the command line and end the process: status 0, 1 for a negative verdict, 2 if it cannot be done."""
+    warnings.showwarning = _show_warning
+    if not sys.stderr.isatty():
+        os.environ.update(dict.fromkeys(NO_BARS, "1"))
+    try:
+        get_command(app).main(prog_name="obliq")
+    except Exception as error:
+        _debug()
+        text = (str(error).strip() or "no message").splitlines()[0]
+        show.fail(
+            f"{type(error).__name__}: {text}\nThis is a defect of obliq or of a library below it, not of your input; "
+            "OBLIQ_DEBUG=1 shows the traceback."
+        )
+        sys.exit(2)
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _drop_output()
+
+
+def _debug() -> None:
+    """Print the traceback of the exception at hand if `OBLIQ_DEBUG` asks for it."""
+    if os.environ.get("OBLIQ_DEBUG", "0") not in {"", "0"}:
+        traceback.print_exc()
+
+
+def _drop_output() -> None:
+    """Send the rest of the output nowhere: its reader has gone, and Python would complain when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    show.warn(str(message))

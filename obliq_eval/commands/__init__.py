@@ -1,0 +1,1 @@
+"""The subcommands of `obliq`, one module each, loaded when called."""

@@ -1,0 +1,156 @@
+"""Readers for the files of a task folder: JSONL, qrels and exclusions, with errors that name file and line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from obliq_eval.errors import UserError, raise_all
+from obliq_eval.records import Judgments, parse_grade
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QRELS_FORMS = "three TAB-separated columns (query, document, grade; a header is optional) or TREC's four columns"
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    r"""Yield `(line number, text)` of a UTF-8 file, without line ends, byte-order mark and blank lines.
+
+    Only LF and CRLF end a line: an id may hold U+2028 or a lone CR.
+
+    Raises:
+        UserError: If the file is missing or is not UTF-8.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as stream:
+            for number, line in enumerate(stream, start=1):
+                text = line.removesuffix("\n").removesuffix("\r")
+                if text.strip():
+                    yield number, text
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a UTF-8 text file (byte {error.start}); convert it to UTF-8") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield `(id, text)` from a JSONL file with `_id`, `text` and an optional `title`.
+
+    As BEIR and mteb do, a title is put in front of the text, one space between.
+
+    Raises:
+        UserError: At the first line that is not such an object, naming file and line.
+    """
+    for number, line in lines(path):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}, line {number}: not a JSON object ({error.msg}); is the file cut off?") from error
+        if not isinstance(row, dict) or not {"_id", "text"} <= row.keys():
+            raise UserError(f'{path}, line {number}: expected an object with "_id" and "text"')
+        identifier, text, title = row["_id"], row["text"], row.get("title") or ""
+        if not isinstance(identifier, str) or not isinstance(text, str) or not isinstance(title, str):
+            raise UserError(f'{path}, line {number}: "_id", "text" and "title" must be strings, ids too ("007", not 7)')
+        yield identifier, f"{title} {text}".strip() if title else text
+
+
+def read_queries(path: Path) -> dict[str, str]:
+    """Read queries as `{id: text}`.
+
+    Raises:
+        UserError: If an id occurs twice or the file is damaged.
+    """
+    queries: dict[str, str] = {}
+    twice = []
+    for identifier, text in read_jsonl(path):
+        if identifier in queries:
+            twice.append(f"query id {identifier!r} occurs more than once")
+        queries[identifier] = text
+    raise_all(twice, str(path))
+    return queries
+
+
+def read_qrels(path: Path) -> Judgments:
+    """Read a qrels file in any of its forms.
+
+    Columns are separated by TABs, so that ids may hold spaces; four columns are TREC's form, which also occurs with
+    spaces. A header is recognised by a last column that is not a number.
+
+    Raises:
+        UserError: At the first line of neither form; for all grades that are not whole numbers.
+    """
+    return Judgments.of(_qrels_rows(path), str(path))
+
+
+def _qrels_rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    width = 0
+    for number, line in lines(path):
+        columns = _columns(line)
+        if not width and _is_header(columns):
+            width = len(columns)
+            continue
+        wrong_width = len(columns) not in ({3, 4} if "\t" in line else {4}) or (width and len(columns) != width)
+        if wrong_width or not _is_number(columns[-1]):
+            raise UserError(f"{path}, line {number}: expected {QRELS_FORMS}, found {line[:80]!r}")
+        width = len(columns)
+        yield columns[0], columns[-2], columns[-1].strip()
+
+
+def _columns(line: str) -> list[str]:
+    columns = line.split("\t")
+    return columns if len(columns) > 1 else line.split()
+
+
+def _is_header(columns: list[str]) -> bool:
+    names = {column.strip().lower().replace("_", "-") for column in columns}
+    return len(columns) in {3, 4} and bool(names & {"query-id", "qid", "query"}) and not _is_number(columns[-1])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def odd_grades(judgments: Judgments) -> int:
+    """Return how many grades are negative, which trec_eval treats as not relevant."""
+    return sum(parse_grade(grade) < 0 for _, _, grade in judgments.pairs())
+
+
+def read_exclusions(path: Path) -> dict[str, frozenset[str]]:
+    """Read `{query id: [document ids]}`.
+
+    Raises:
+        UserError: If the file is not of that form.
+    """
+    data = _read_json(path)
+    if not isinstance(data, dict) or not all(isinstance(ids, list) for ids in data.values()):
+        raise UserError(f"{path}: expected an object of the form {{query id: [document ids]}}")
+    numbers = [query for query, ids in data.items() if not all(isinstance(i, str) for i in ids)]
+    raise_all([f"query {query!r} excludes an id that is not a string" for query in numbers], str(path))
+    return {query: frozenset(ids) for query, ids in data.items() if ids}
+
+
+def read_groups(path: Path) -> dict[str, str]:
+    """Read `{query id: group}`.
+
+    Raises:
+        UserError: If the file is not of that form.
+    """
+    data = _read_json(path)
+    if not isinstance(data, dict) or not all(isinstance(group, str) for group in data.values()):
+        raise UserError(f"{path}: expected an object of the form {{query id: group}}")
+    return data
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid JSON ({error}); is the file cut off?") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error

@@ -1,0 +1,1 @@
+"""A loopback hub and toy repositories, for tests, documentation and demonstrations."""

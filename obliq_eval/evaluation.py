@@ -1,0 +1,118 @@
+"""What is written down after one search: both panels and the stored run with its manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from obliq_eval import metrics, runs
+from obliq_eval.catalogue import catalogue
+from obliq_eval.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from obliq_eval.records import Dataset, Run
+
+logger = logging.getLogger("obliq")
+PANEL = ("ndcg@10", "ndcg@50", "recall@10", "recall@50", "recall@100", "recall@1000")
+RERUN_SETTINGS = frozenset({"device", "show_progress_bar"})  # these change how long a run takes, not what it says
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One search over one data set.
+
+    Args:
+        data: The data.
+        meta: The model's `mteb.ModelMeta`.
+        run: Canonical answers, exclusions applied.
+        seconds: Wall-clock time of the search and mteb's scoring.
+        encode_kwargs: What mteb passed to the model's `encode`.
+        reranked: Whether candidates of an earlier run were reranked.
+        excluded: How many excluded documents had to be dropped from the model's answers.
+    """
+
+    data: Dataset
+    meta: Any
+    run: Run
+    seconds: float
+    encode_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    reranked: bool = False
+    excluded: int = 0
+
+
+def panels(run: Run, data: Dataset) -> dict[str, metrics.Panel]:
+    """Score a run under every judgment of a data set that has relevant documents.
+
+    Queries that were not searched because the main judgments know no relevant document for them are left out of the
+    other panel as well: their empty answer says nothing about the model.
+    """
+    searched = set(data.gold.queries) or set(data.queries)
+    parts = {name: judgments.only(searched) for name, judgments in data.judgments().items()}
+    return {name: metrics.score(run, part, PANEL) for name, part in parts.items() if part.queries}
+
+
+def record(evaluation: Evaluation) -> dict[str, Any]:
+    """Score both judgments, store the run, and return what mteb's result file gets beside mteb's own scores.
+
+    Returns:
+        `pooled_ndcg_at_10` and so on, rounded to five decimals as mteb rounds; how many queries there were and how
+        many of them got no answer; the id of the stored run.
+    """
+    scored = panels(evaluation.run, evaluation.data)
+    gold = scored["gold"]
+    if gold.unanswered:
+        logger.warning(
+            "%s: %d of %d queries got no answer and score 0: %s",
+            evaluation.data.name, len(gold.unanswered), len(gold.queries), ", ".join(gold.unanswered[:5]),
+        )  # fmt: skip
+    extra: dict[str, Any] = {"queries": "all", "n_queries": len(gold.queries), "n_unanswered": len(gold.unanswered)}
+    if "pooled" in scored:
+        means = scored["pooled"].means()
+        extra |= {f"pooled_{m.replace('@', '_at_')}": round(v, 5) for m, v in means.items() if v is not None}
+    try:
+        extra["obliq_run"] = runs.store(evaluation.run, _manifest(evaluation, scored)).name
+    except UserError as error:  # hours of encoding must not be lost with the run
+        logger.warning("the run could not be stored: %s", error)
+    return extra
+
+
+def exclusions_hash(exclusions: Mapping[str, frozenset[str]]) -> str:
+    """Return a hash over what each query excludes; empty where nothing is excluded."""
+    plain = {query: sorted(ids) for query, ids in sorted(exclusions.items()) if ids}
+    if not plain:
+        return ""
+    return hashlib.sha256(json.dumps(plain, ensure_ascii=False).encode()).hexdigest()
+
+
+def _alias(name: str) -> str | None:
+    return next((alias for alias, entry in catalogue().items() if entry.name == name), None)
+
+
+def _manifest(evaluation: Evaluation, scored: Mapping[str, metrics.Panel]) -> runs.Manifest:
+    data, meta, gold = evaluation.data, evaluation.meta, scored["gold"]
+    settings = {
+        key: value
+        for part in (meta.loader_kwargs, meta.experiment_kwargs, evaluation.encode_kwargs)
+        for key, value in (part or {}).items()
+        if key not in RERUN_SETTINGS
+    }
+    if evaluation.reranked:
+        settings["reranked"] = True
+    return runs.Manifest(
+        task=data.name,
+        data=runs.Data(data.name, data.revision, data.corpus.source, exclusions_hash(data.exclusions)),
+        model=runs.Model(str(meta.name), meta.revision, settings, _alias(str(meta.name))),
+        depth=evaluation.run.depth,
+        n_queries=len(gold.queries),
+        unanswered=gold.unanswered,
+        counts={"excluded documents dropped from the answers": evaluation.excluded},
+        seconds=evaluation.seconds,
+        versions=runs.versions(),
+        hardware=runs.hardware(),
+        scores={name: {m: v for m, v in panel.means().items() if v is not None} for name, panel in scored.items()},
+    )

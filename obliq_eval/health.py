@@ -1,0 +1,193 @@
+"""What `obliq doctor` looks at: one function for each part of the environment, each of which returns lines."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from obliq_eval import __version__
+from obliq_eval.commands.extras import extras, fits, installed, requirements
+from obliq_eval.data.sources import MINI, MINI_FOLDER
+from obliq_eval.home import home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Level = Literal["ok", "info", "warning", "error"]
+HUB = "https://huggingface.co"
+PATIENCE = 3.0  # seconds to wait for the hub
+SECRETS = ("HF_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY")
+HOOK_FILE = "obliq_mteb_hook.pth"  # as `obliq_eval._packaging` names it, which needs setuptools
+BESIDE = ("peft", "vllm", "numba")  # packages that matter where they are installed
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the report.
+
+    Args:
+        part: The part of the environment.
+        what: What was looked at.
+        found: What is there.
+        level: An error keeps the bundled tasks from running, a warning something else.
+        fails: What would fail and why, and what to do; empty if nothing.
+    """
+
+    part: str
+    what: str
+    found: str
+    level: Level = "ok"
+    fails: str = ""
+
+
+def report() -> list[Line]:
+    """Look at everything; imports torch and mteb, asks the hub for one page, changes nothing."""
+    parts = (versions, hook, bundled, optional, devices, caches, hub, secrets)
+    return [line for part in parts for line in part()]
+
+
+def versions() -> Iterator[Line]:
+    """Compare what is installed with the versions that the package asks for."""
+    yield Line("versions", "python", platform.python_version())
+    yield Line("versions", "obliq", __version__)
+    needed = requirements()
+    if not needed:
+        yield Line(
+            "versions", "packages", "obliq is not installed as a package", "warning",
+            "`mteb run` does not know obliq's tasks and models: pip install .",
+        )  # fmt: skip
+    for name, wanted, found in needed:
+        if fits(found, wanted):
+            yield Line("versions", name, f"{found} (wanted: {wanted or 'any'})")
+        else:
+            yield Line(
+                "versions", name, f"{found or 'missing'} (wanted: {wanted or 'any'})", "error",
+                f"{name} {found or ''} is outside the range that obliq was tested with: pip install '{name}{wanted}'",
+            )  # fmt: skip
+    for name in BESIDE:
+        yield Line("versions", name, installed(name) or "not installed", "info")
+
+
+def hook() -> Iterator[Line]:
+    """Look for the start-up file that adds obliq to `mteb`, and whether it works in this process."""
+    folders = [sysconfig.get_path("purelib"), *sys.path]
+    files = [Path(folder) / HOOK_FILE for folder in folders if folder]
+    file = next((path for path in files if path.is_file()), None)
+    off = os.environ.get("OBLIQ_MTEB_HOOK") == "0"
+    active = any(getattr(finder, "__module__", "") == "obliq_eval.hook" for finder in sys.meta_path)
+    yield Line("hook", "start-up file", str(file or "missing"), "ok" if file else "warning")
+    yield Line("hook", "OBLIQ_MTEB_HOOK", "0 (switched off)" if off else "not 0")
+    fails = ""
+    if not active:
+        reason = "OBLIQ_MTEB_HOOK is 0: unset it" if off else "the start-up file did not run: pip install obliq again"
+        fails = f"`mteb run` does not know obliq's tasks and models ({reason}); `obliq run` works"
+    yield Line("hook", "active", "yes" if active else "no", "warning" if fails else "ok", fails)
+
+
+def bundled() -> Iterator[Line]:
+    """Try what the bundled tasks need: mteb with obliq registered, a model, the files, a place for the run."""
+    from obliq_eval.running import import_mteb
+
+    tasks = [name for name in MINI if (MINI_FOLDER / MINI[name]).is_dir()]
+    if not tasks:
+        yield Line("bundled", "tasks", "missing", "error", "the bundled data is not there: install obliq again")
+        return
+    try:
+        import_mteb().get_tasks(tasks=tasks)
+        for module in ("bm25s", "ranx", "obliq_models.retrievers.stylometry"):
+            importlib.import_module(module)
+    except Exception as error:  # whatever it is, it is what `obliq run` would meet
+        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        yield Line("bundled", "tasks", "cannot run", "error", f"nothing can be evaluated: {text}")
+    else:
+        yield Line("bundled", "tasks", ", ".join(tasks))
+
+
+def optional() -> Iterator[Line]:
+    """Say which extras are complete."""
+    for extra, missing in extras().items():
+        found = f"missing: {', '.join(missing)}" if missing else "installed"
+        fails = f"what needs [{extra}] does not run: pip install 'obliq[{extra}]'" if missing else ""
+        yield Line("extras", extra, found, "info" if missing else "ok", fails)
+
+
+def devices() -> Iterator[Line]:
+    """Say what there is to compute with."""
+    yield Line("devices", "processor", f"{platform.machine()}, {os.cpu_count()} cores")
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        yield Line("devices", "memory", size(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+    try:
+        import torch
+    except ImportError as error:
+        yield Line("devices", "torch", f"cannot be imported: {error}", "error", f"no model runs: {error}")
+        return
+    gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    for number, gpu in enumerate(gpus):
+        yield Line("devices", f"GPU {number}", f"{gpu.name}, {size(gpu.total_memory)}")
+    if not gpus:
+        yield Line("devices", "GPU", "none", "info", "models of billions of weights take very long without a GPU")
+
+
+def caches() -> Iterator[Line]:
+    """Say where things are kept, how large they are, and whether they can be written."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    mteb = Path(os.environ.get("MTEB_CACHE") or Path.home() / ".cache" / "mteb")
+    yield _folder("runs and corpora (OBLIQ_HOME)", home(), "runs cannot be stored, nor corpora converted", "error")
+    yield _folder("hub (HF_HOME)", Path(HF_HUB_CACHE), "official data and models cannot be fetched", "warning")
+    yield _folder("mteb (MTEB_CACHE)", mteb, "mteb cannot keep its own downloads", "info")
+    yield _folder("results", Path("results").resolve(), "mteb cannot write results here: --output-folder", "warning")
+
+
+def hub() -> Iterator[Line]:
+    """Ask the hub for one page, unless it is switched off."""
+    endpoint = os.environ.get("HF_ENDPOINT") or HUB
+    what = "official data and models that are not in the cache cannot be fetched"
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+        yield Line("hub", endpoint, "not asked: HF_HUB_OFFLINE is set", "info", f"{what}: unset HF_HUB_OFFLINE")
+        return
+    if not endpoint.startswith(("http://", "https://")):
+        yield Line("hub", endpoint, "no address", "warning", f"{what}: HF_ENDPOINT must begin with http(s)://")
+        return
+    try:
+        with urlopen(Request(endpoint, method="HEAD"), timeout=PATIENCE):
+            yield Line("hub", endpoint, "reachable")
+    except HTTPError:  # it answered
+        yield Line("hub", endpoint, "reachable")
+    except (OSError, ValueError) as error:
+        yield Line("hub", endpoint, f"not reachable: {getattr(error, 'reason', error)}", "warning", what)
+
+
+def secrets() -> Iterator[Line]:
+    """Say whether tokens are set, never what they are."""
+    for name in SECRETS:
+        yield Line("secrets", name, "set" if os.environ.get(name) else "not set", "info")
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in words."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} GB"
+
+
+def _folder(what: str, path: Path, fails: str, level: Level) -> Line:
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    files = path.rglob("*") if path.is_dir() else ()
+    used = sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())
+    free = shutil.disk_usage(there).free
+    found = f"{path}: {size(used)} used, {size(free)} free"
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return Line("caches", what, found)
+    return Line("caches", what, f"{found}, cannot be written", level, f"{fails} ({there} cannot be written)")

@@ -1,0 +1,1 @@
+"""First-stage retrievers; each module is imported when its model is loaded."""

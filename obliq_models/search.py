@@ -1,0 +1,84 @@
+"""Exact top-k: excluded documents are masked before selection, and ties have one order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Scores = NDArray[np.float32] | torch.Tensor
+    Hits = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+BLOCK = 1 << 26
+"""Scores held at a time: 256 MB of float32."""
+
+_NOTHING = float("-inf")
+
+
+def top_k(scores: Scores, k: int, excluded: Sequence[NDArray[np.int64]] = ()) -> list[Hits]:
+    """Return each query's k best documents, best first.
+
+    Columns stand for documents in descending order of their ids. Among equal scores the lower column wins, inside
+    the ranking and at its end, which is trec_eval's rule: score descending, then document id descending.
+
+    Args:
+        scores: float32, shape (queries, documents), without NaN; -inf marks a document that is no answer. Excluded
+            entries are overwritten with -inf in place.
+        k: How many to return; fewer come back where fewer are left.
+        excluded: For each query the columns that it may not return; empty for none at all.
+
+    Returns:
+        For each query its columns (int64) and their scores (float32), both of length at most k.
+    """
+    block = torch.as_tensor(scores)
+    if len(excluded):
+        rows = np.repeat(np.arange(len(excluded)), [len(columns) for columns in excluded])
+        block[torch.from_numpy(rows), torch.from_numpy(np.concatenate(excluded).astype(np.int64))] = _NOTHING
+    width = block.shape[1]
+    if k <= 0 or not width:
+        return [(np.zeros(0, np.int64), np.zeros(0, np.float32)) for _ in range(len(block))]
+    # One more than asked for shows whether a tie stands at the cut.
+    top, columns = (part.cpu().numpy() for part in block.topk(min(k + 1, width), dim=1))
+    tied = ((top[:, 1:] == top[:, :-1]) & (top[:, 1:] > _NOTHING)).any(axis=1)
+    answers = (top > _NOTHING).sum(axis=1)
+    return [
+        _untie(block[row], top[row], columns[row], k)
+        if tied[row]
+        else (columns[row, : min(k, answers[row])], top[row, : min(k, answers[row])])
+        for row in range(len(block))
+    ]
+
+
+def _untie(row: torch.Tensor, top: NDArray[np.float32], columns: NDArray[np.int64], k: int) -> Hits:
+    """Choose and order one query's documents where scores are equal: torch picks any among equals."""
+    last = top[min(k, len(top)) - 1]
+    if len(top) > k and top[k] == last > _NOTHING:
+        above = columns[top > last]
+        equal = torch.nonzero(row == float(last))[: k - len(above), 0].cpu().numpy()
+        columns = np.concatenate([above, equal])
+        top = row[torch.from_numpy(columns).to(row.device)].cpu().numpy()
+    columns, top = columns[:k], top[:k]
+    columns, top = columns[top > _NOTHING], top[top > _NOTHING]
+    order = np.lexsort((columns, -top))
+    return columns[order], top[order]
+
+
+def products(queries: torch.Tensor, documents: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the dot products of all queries with all documents, in blocks of queries that fit into memory.
+
+    Args:
+        queries: float32, shape (queries, dims).
+        documents: float32, shape (documents, dims), on the same device.
+
+    Yields:
+        float32, shape (queries of this block, documents).
+    """
+    rows = max(1, BLOCK // max(1, len(documents)))
+    for first in range(0, len(queries), rows):
+        yield queries[first : first + rows] @ documents.T

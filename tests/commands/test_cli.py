@@ -1,0 +1,139 @@
+"""The command line as a whole: what it imports, what it says when something goes wrong, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from obliq_eval import __version__, cli
+from obliq_eval.commands import tasks
+from obliq_eval.errors import UserError
+
+HEAVY = {"torch", "mteb", "ranx", "datasets", "pandas", "transformers", "scipy", "pyarrow"}
+RUNNER = CliRunner()
+
+
+def obliq(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from obliq_eval.cli import main; main()", *arguments],
+        capture_output=True, text=True, check=False, env={**os.environ, **env},
+    )  # fmt: skip
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """Return the top-level modules that are loaded once a command has ended."""
+    code = (
+        "import json, sys\nfrom obliq_eval.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",)])
+def test_start_up_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    loaded = modules_after(*arguments)
+    assert not loaded & (HEAVY | {"numpy", "obliq_models"})
+    assert "typer" in loaded
+
+
+@pytest.mark.parametrize("command", ["tasks", "models"])
+def test_the_tables_of_names_import_neither_mteb_nor_torch(command: str) -> None:
+    assert not modules_after(command) & HEAVY
+
+
+def test_help_lists_every_command_with_its_line() -> None:
+    text = RUNNER.invoke(cli.app, ["--help"], env={"COLUMNS": "200"}).stdout
+    for name, (_, summary) in cli.COMMANDS.items():
+        assert f" {name} " in text
+        assert summary in text
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_is_there_and_has_help(name: str) -> None:
+    done = RUNNER.invoke(cli.app, [name, "--help"])
+    assert done.exit_code == 0
+    assert "Usage" in done.stdout
+
+
+def test_unknown_command_suggests_the_near_one() -> None:
+    done = RUNNER.invoke(cli.app, ["taks"])
+    assert done.exit_code == 2
+    assert "'tasks'" in done.stderr
+
+
+def test_version() -> None:
+    done = RUNNER.invoke(cli.app, ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"obliq {__version__}\n")
+
+
+def _raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(tasks, "known_tasks", fail)
+
+
+def test_a_user_error_is_one_sentence_with_status_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    _raising(UserError("the shelf is empty; fill it"), monkeypatch)
+    done = RUNNER.invoke(cli.app, ["tasks"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "error: the shelf is empty; fill it\n"
+
+
+def test_debug_shows_the_traceback_of_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OBLIQ_DEBUG", "1")
+    _raising(UserError("the shelf is empty"), monkeypatch)
+    done = RUNNER.invoke(cli.app, ["tasks"])
+    assert done.exit_code == 2
+    assert "Traceback" in done.stderr
+
+
+def test_ctrl_c_is_one_line_with_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    _raising(KeyboardInterrupt(), monkeypatch)
+    done = RUNNER.invoke(cli.app, ["tasks"])
+    assert done.exit_code == 130
+    assert done.stderr.startswith("error: interrupted")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_an_unforeseen_error_is_called_a_defect(
+    debug: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OBLIQ_DEBUG", debug)
+    monkeypatch.setattr(sys, "argv", ["obliq", "tasks"])
+    _raising(ZeroDivisionError("by nought"), monkeypatch)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    told = capsys.readouterr().err
+    assert end.value.code == 2
+    assert "ZeroDivisionError: by nought" in told
+    assert "defect" in told
+    assert "OBLIQ_DEBUG=1" in told
+    assert ("Traceback" in told) == bool(debug)
+
+
+def test_a_reader_that_has_gone_is_no_news() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from obliq_eval.cli import main; main()", "tasks"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    told = process.stderr.read()
+    assert (process.wait(), told) == (141, b"")
+
+
+def test_the_installed_command_ends_with_the_status_of_the_failure() -> None:
+    done = obliq("tasks", "show", "OBLIQ-Writting")
+    assert done.returncode == 2
+    assert done.stderr == "error: no task is called 'OBLIQ-Writting'; did you mean \"OBLIQ-Writing\"?\n"

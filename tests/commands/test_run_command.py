@@ -1,0 +1,225 @@
+"""`obliq run`: what it hands to mteb, what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from obliq_eval import catalogue, running, runs
+from obliq_eval.catalogue import ModelEntry
+from obliq_eval.cli import app
+from obliq_eval.commands.run import spread
+from obliq_eval.data.sources import open_source
+from obliq_eval.demo.toy import write_official
+from obliq_eval.metrics import score
+
+RUNNER = CliRunner()
+
+NAN_MODEL = """
+import numpy as np
+from mteb.models.abs_encoder import AbsEncoder
+
+class Broken(AbsEncoder):
+    mteb_model_meta = None
+
+    def __init__(self, name, revision, device=None, **settings):
+        pass
+
+    def encode(self, inputs, **settings):
+        return np.full((len(inputs.dataset), 4), np.nan, dtype=np.float32)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OBLIQ_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(catalogue, "_registered", {})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The toy of Math: gold and pooled judgments, exclusions."""
+    write_official(tmp_path / "my-math", "analogues/math")
+    return tmp_path / "my-math"
+
+
+def run(*arguments: object) -> Any:
+    """Run `obliq run` in this process."""
+    return RUNNER.invoke(app, ["run", *map(str, arguments)])
+
+
+def test_several_values_may_follow_one_option() -> None:
+    assert spread(["-m", "x", "-t", "A", "B", "--device", "cpu", "--data", "d", "e", "-v", "1"]) == [
+        "-m", "x", "-t", "A", "-t", "B", "--device", "cpu", "--data", "d", "--data", "e", "-v", "1",
+    ]  # fmt: skip
+    assert spread(["-t", "A", "--json"]) == ["-t", "A", "--json"]
+    assert spread([]) == []
+
+
+def test_a_folder_is_evaluated_under_both_judgments_and_then_served_from_the_result_file(folder: Path) -> None:
+    done = run("-m", "bm25", "--data", folder, "--json")
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)
+    assert (found["task"], found["model"], found["benchmark"]) == ("my-math", "obliq/bm25", None)
+    assert (found["cached"], found["stored"], found["rounded"]) == (False, True, False)
+
+    data = open_source(folder).dataset
+    stored = runs.load(found["run"]).read()
+    for name, judgments in data.judgments().items():
+        means = score(stored, judgments, ("ndcg@10", "recall@100")).means()
+        assert {m: found["scores"][name][m] for m in means} == pytest.approx(means, abs=1e-12)
+    (row,) = json.loads(Path(found["result"]).read_text())["scores"]["test"]
+    assert row["ndcg_at_10"] == pytest.approx(found["scores"]["gold"]["ndcg@10"], abs=6e-6)
+    assert found["main_score"] == row["main_score"]
+
+    table = run("-m", "bm25", "--data", folder)
+    assert table.exit_code == 0
+    assert "nothing was run" in table.stdout
+    assert found["run"] in table.stdout
+    rows = [line.split() for line in table.stdout.splitlines() if line.split()[:2] == ["my-math", "obliq/bm25"]]
+    assert [cells[2] for cells in rows] == ["gold", "pooled"]
+    assert rows[0][5] == f"{found['scores']['gold']['ndcg@10']:.3f}"
+    assert table.stderr == ""
+
+    always = run("-m", "bm25", "--data", folder, "--overwrite-strategy", "always", "--json")
+    assert json.loads(always.stdout)[0]["cached"] is False
+
+
+def test_scores_of_a_run_that_is_gone_are_the_rounded_ones(folder: Path, tmp_path: Path) -> None:
+    first = json.loads(run("-m", "bm25", "--data", folder, "--json").stdout)[0]
+    for path in (tmp_path / "home" / "runs" / first["run"]).iterdir():
+        path.unlink()
+    again = json.loads(run("-m", "bm25", "--data", folder, "--json").stdout)[0]
+    assert (again["stored"], again["rounded"]) == (False, True)
+    assert again["scores"]["pooled"]["ndcg@10"] == round(first["scores"]["pooled"]["ndcg@10"], 5)
+    assert "no longer in the store" in run("-m", "bm25", "--data", folder).stdout
+
+
+def test_prediction_file_batch_size_and_output_folder_reach_mteb(folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "-m", "bm25", "--data", folder, "--prediction-folder", tmp_path / "pred", "--batch-size", 3,
+        "--output-folder", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert list((tmp_path / "pred").rglob("*my-math*"))
+    assert json.loads(done.stdout)[0]["result"].startswith(str(tmp_path / "out"))
+    (entry,), _ = runs.scan()
+    assert entry.manifest is not None
+    assert entry.manifest.model.settings["batch_size"] == 3
+
+
+def test_a_model_file_is_read_by_reference(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "speller.py").write_text(
+        "from obliq_eval.catalogue import ModelEntry\n"
+        "def read(path):\n"
+        "    return ModelEntry(name='local/' + path.read_text(), alias='mine', revision='9',\n"
+        "                      loader='obliq_models.retrievers.bm25:load', settings={'variant': 'default'})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(running, "READ_SPEC", "speller:read")
+    (tmp_path / "my.toml").write_text("my-own")
+    done = run("-m", "my.toml", "--data", folder, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)[0]["model"] == "local/my-own"
+
+
+def test_the_reader_of_model_files_is_where_it_is_said_to_be(folder: Path) -> None:
+    done = run("-m", "missing.toml", "--data", folder)
+    assert done.exit_code == 2
+    assert "missing.toml" in done.stderr
+
+
+def test_a_model_that_answers_nan_is_refused_in_one_sentence(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nan_model.py").write_text(NAN_MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    running.import_mteb()
+    catalogue.register(ModelEntry(name="test/nan", alias="nan", loader="nan_model:Broken", revision="1"))
+    done = run("-m", "nan", "--data", folder)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "test/nan returned NaN or infinity" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert runs.scan() == ([], [])
+    assert not list(tmp_path.glob("results/**/my-math.json"))
+
+
+def test_one_task_that_fails_leaves_the_others_be(folder: Path, tmp_path: Path) -> None:
+    write_official(tmp_path / "broken", "analogues/writing")
+    corpus = tmp_path / "broken" / "corpus" / "corpus.jsonl"
+    corpus.write_text(corpus.read_text() * 2)  # every id twice
+    done = run("-m", "bm25", "--data", tmp_path / "broken", folder)
+    assert done.exit_code == 2
+    assert "my-math" in done.stdout
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: not evaluated: ")
+    assert "repeat an id" in last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("-m", "stylometri", "-t", "OBLIQ-Math"), "no model is called 'stylometri'; did you mean \"stylometry\"?"),
+        (("-m", "bm25", "-t", "OBLIQ-Maths"), "no task is called 'OBLIQ-Maths'; did you mean \"OBLIQ-Math\"?"),
+        (("-m", "bm25", "-t", "NFCorpuss"), "no task is called 'NFCorpuss'; did you mean \"NFCorpus\"?"),
+        (("-m", "bm25", "-b", "OBLIQ-Bnch"), "no benchmark is called 'OBLIQ-Bnch'; did you mean \"OBLIQ-Bench\"?"),
+        (("-m", "bm25"), "no task is chosen"),
+        (("-m", "bm25", "--data", "nowhere"), "nowhere holds neither"),
+        (("-m", "bm25", "-t", "OBLIQ-Math", "--overwrite-strategy", "sometimes"), "only-missing, always, never"),
+        (("-m", "bm25", "-t", "OBLIQ-Math", "--model-revision", "77"), "revision 77 not found"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_only_cache_without_a_result_is_refused(folder: Path) -> None:
+    done = run("-m", "bm25", "--data", folder, "--overwrite-strategy", "only-cache")
+    assert done.exit_code == 2
+    assert "no results found in cache" in done.stderr
+
+
+def drop_one_query(folder: Path) -> None:
+    """Set the grades of one query to 0, which leaves it without a relevant document."""
+    qrels = folder / "queries+qrels" / "qrels.tsv"
+    header, *rows = (line.split("\t") for line in qrels.read_text(encoding="utf-8").splitlines())
+    rows = [[q, d, "0" if q == rows[0][0] else grade] for q, d, grade in rows]
+    qrels.write_text("".join("\t".join(row) + "\n" for row in (header, *rows)), encoding="utf-8")
+
+
+def test_changed_data_is_never_answered_with_an_old_result(folder: Path) -> None:
+    before = json.loads(run("-m", "bm25", "--data", folder, "--json").stdout)[0]
+    drop_one_query(folder)
+    for strategy in ("never", "only-cache"):
+        refused = run("-m", "bm25", "--data", folder, "--overwrite-strategy", strategy)
+        assert refused.exit_code == 2
+        assert "--overwrite-strategy always" in refused.stderr
+    after = json.loads(run("-m", "bm25", "--data", folder, "--json").stdout)[0]
+    assert after["cached"] is False
+    assert after["queries"] == before["queries"] - 1
+    assert after["run"] != before["run"]
+
+
+def test_what_obliq_logs_is_shown_as_a_warning(folder: Path) -> None:
+    drop_one_query(folder)
+    done = run("-m", "bm25", "--data", folder)
+    assert done.exit_code == 0
+    assert "warning: my-math: 1 queries have no relevant document" in done.stderr
+    assert [type(handler).__name__ for handler in logging.getLogger("obliq").handlers].count("_Warnings") == 1
+
+
+def test_a_risk_is_said_where_the_model_is_chosen(tmp_path: Path) -> None:
+    write_official(tmp_path / "mine", "analogues/writing")
+    done = run("-m", "stylometry", "--data", tmp_path / "mine")
+    assert done.exit_code == 0, done.output
+    assert catalogue.resolve("stylometry").risk in done.stderr

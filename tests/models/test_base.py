@@ -1,0 +1,118 @@
+"""What every retriever owes, whatever it computes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import datasets
+import mteb
+import numpy as np
+import pytest
+from mteb.models import SearchProtocol
+
+from obliq_eval.errors import UserError
+from obliq_models.retrievers.base import Retriever, Texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Table = Callable[..., datasets.Dataset]
+
+
+class Numbers(Retriever):
+    """Documents and queries are numbers; the score is their product."""
+
+    def fit(self, texts: Texts) -> None:
+        self.values = np.array([float(text) for text in texts], np.float32)
+
+    def score(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+        for text in texts:  # one query at a time: blocks need not be equal
+            yield float(text) * self.values[None, :]
+
+
+def test_it_is_a_search_model_for_mteb() -> None:
+    assert isinstance(Numbers(), SearchProtocol)
+    assert Numbers().accepts_exclusions
+
+
+def test_every_query_is_answered_in_canonical_order(table: Table) -> None:
+    model = Numbers()
+    model.index(table({"a": "1", "b": "2", "c": "2", "007": "-1"}))
+    queries = table({"q1": "1", "q2": "0"}, excluded={"q1": ["b", "unknown"]})
+    answers = model.search(queries, top_k=10)
+    assert list(answers["q1"].items()) == [("c", 2.0), ("a", 1.0), ("007", -1.0)]
+    assert list(answers["q2"]) == ["c", "b", "a", "007"]  # all tie: ids descending
+    assert list(model.search(queries, top_k=2)["q2"]) == ["c", "b"]
+
+
+def test_candidates_are_the_only_answers(table: Table) -> None:
+    model = Numbers()
+    model.index(table({"a": "1", "b": "2", "c": "3"}))
+    queries = table({"q1": "1", "q2": "1"}, excluded={"q1": ["c"]})
+    assert model.search(queries, top_k=5, top_ranked={"q1": ["c", "a"]}) == {"q1": {"a": 1.0}, "q2": {}}
+    with pytest.raises(UserError, match="candidate 'x' of query 'q2' is not in the corpus"):
+        model.search(queries, top_k=5, top_ranked={"q1": [], "q2": ["x"]})
+
+
+def test_all_excluded_and_empty_corpora_give_empty_answers(table: Table) -> None:
+    model = Numbers()
+    model.index(table({"a": "1"}))
+    assert model.search(table({"q": "1"}, excluded={"q": ["a"]}), top_k=3) == {"q": {}}
+    empty = Numbers()
+    empty.index(datasets.Dataset.from_dict({"id": [], "text": []}))
+    assert empty.search(table({"q": "1"}), top_k=3) == {"q": {}}
+
+
+def test_duplicate_documents_are_refused(table: Table) -> None:
+    corpus = datasets.Dataset.from_dict({"id": ["a", "b", "a"], "text": ["1", "2", "3"]})
+    with pytest.raises(UserError, match="'a' occurs more than once"):
+        Numbers().index(corpus)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (np.full((1, 2), np.nan), "not a number"),
+        (np.full((1, 2), np.inf), "not a number"),
+        (np.zeros((1, 3)), r"shape \(1, 3\) where 1 queries and 2 documents"),
+        (np.zeros((2, 2)), r"shape \(2, 2\) where 1 queries and 2 documents"),
+        (np.zeros((0, 2)), r"shape \(0, 2\) where 1 queries and 2 documents"),
+    ],
+)
+def test_wrong_scores_are_refused_by_the_models_name(table: Table, block: np.ndarray, message: str) -> None:
+    class Broken(Numbers):
+        def score(self, texts: Sequence[str]) -> Iterator[np.ndarray]:  # noqa: ARG002
+            yield block
+
+    model = Broken()
+    model.index(table({"a": "1", "b": "2"}))
+    with pytest.raises(UserError, match="Broken returned"):
+        model.search(table({"q": "1"}), top_k=1)
+    model.mteb_model_meta = mteb.get_model_meta("mteb/baseline-bm25s").model_copy(update={"name": "some/model"})
+    with pytest.raises(UserError, match=f"some/model returned .*{message}"):
+        model.search(table({"q": "1"}), top_k=1)
+
+
+def test_texts_are_joined_as_mteb_joins_them() -> None:
+    from mteb._create_dataloaders import _corpus_to_dict
+
+    rows = {"id": ["a", "b", "c"], "text": [" one ", "two", ""], "title": ["T", "", "only title"]}
+    corpus = datasets.Dataset.from_dict(rows)
+    texts = Texts(corpus)
+    assert list(texts) == [_corpus_to_dict(row)["text"] for row in corpus] == ["T  one", "two", "only title"]
+    assert list(texts) == list(texts)  # more than one pass
+    assert list(Texts(corpus.remove_columns("title"))) == ["one", "two", ""]
+    assert list(texts.sample(2)) == ["T  one", "only title"]
+
+
+def test_an_instruction_follows_the_query_as_in_mteb() -> None:
+    class Recording(Numbers):
+        def score(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+            self.seen = list(texts)
+            yield np.zeros((len(texts), 1), np.float32)
+
+    model = Recording()
+    model.index(datasets.Dataset.from_dict({"id": ["a"], "text": ["1"]}))
+    told = {"id": ["q1", "q2"], "text": ["x", "y"], "instruction": ["say why", None]}
+    model.search(datasets.Dataset.from_dict(told), top_k=1)
+    assert model.seen == ["x say why", "y"]

@@ -1,0 +1,102 @@
+"""Model files: read, refused, fingerprinted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from obliq_eval.catalogue import to_meta
+from obliq_eval.errors import UserError
+from obliq_models.retrievers.dense import DenseRetriever
+from obliq_models.specs import fingerprint, read_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    model = tmp_path / "weights"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    return model
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "my-model.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_spec_becomes_an_entry_that_loads(tmp_path: Path, tiny_model: Callable[..., Path]) -> None:
+    tiny_model(name="tiny")
+    spec = write(
+        tmp_path,
+        'name = "mine"\npath = "tiny"\nquery_prefix = "query: "\nquery_length = 5\npooling = "lasttoken"\n'
+        'dtype = "bfloat16"\nnormalize = false\nlicence = "mit"\n',
+    )
+    entry = read_spec(spec)
+    assert (entry.name, entry.alias, entry.query_length, entry.document_length) == ("local/mine", "mine", 5, None)
+    model = to_meta(entry).load_model(device="cpu")
+    assert isinstance(model, DenseRetriever)
+    assert model.prompt("query") == "query: "
+    assert model.model[1].pooling_mode == "lasttoken"
+    assert not np.isclose(np.linalg.norm(model.encode(["the cat"], "query")), 1, atol=1e-2)
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    spec = write(tmp_path, 'name = "a b"\npath = "nowhere"\nquery_lenght = 3\npooling = "meen"\nnormalize = "yes"\n')
+    with pytest.raises(UserError) as caught:
+        read_spec(spec)
+    message = str(caught.value)
+    assert "my-model.toml: 5 problems" in message
+    assert 'query_lenght is not a key of a model file; did you mean "query_length"?' in message
+    assert "name: " in message
+    assert "pooling: input should be 'mean', 'cls'" in message
+    assert "normalize: input should be a valid boolean" in message
+    assert "nowhere holds no model" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "is not a TOML file"),
+        ('name = "x"\n', "path is missing"),
+        ('name = "x"\npath = 3\n', "path: input should be a valid string"),
+        ('name = "x"\npath = "weights"\nquery_length = 0\n', "query_length: input should be greater"),
+        ('name = "a/b/c"\npath = "weights"\n', "at most one slash"),
+    ],
+)
+def test_one_problem_is_one_sentence(tmp_path: Path, folder: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        read_spec(write(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read .*none\.toml"):
+        read_spec(tmp_path / "none.toml")
+
+
+def test_the_revision_covers_content_and_settings(tmp_path: Path, folder: Path) -> None:
+    base = 'name = "mine"\npath = "weights"\n'
+    first = read_spec(write(tmp_path, base)).revision
+    assert read_spec(write(tmp_path, base + 'summary = "said otherwise"\n')).revision == first
+    seen = {first}
+    for line in ('query_prefix = "q: "', "document_length = 9", 'dtype = "float16"', "normalize = false"):
+        seen.add(read_spec(write(tmp_path, f"{base}{line}\n")).revision)
+    assert len(seen) == 5
+    (folder / "config.json").write_text('{"a": 1}')
+    assert read_spec(write(tmp_path, base)).revision not in seen
+
+
+def test_fingerprint_sees_names_and_leaves_hidden_files_out(folder: Path) -> None:
+    before = fingerprint(folder)
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "x").write_text("x")
+    assert fingerprint(folder) == before
+    (folder / "config.json").rename(folder / "other.json")
+    assert fingerprint(folder) != before
