@@ -36,7 +36,7 @@ class Precomputed:
     def __init__(self, queries: torch.Tensor, documents: torch.Tensor) -> None:
         self.vectors = {"query": queries, "document": documents}
 
-    def encode(self, inputs: Any, *, prompt_type: Any, **_: Any) -> torch.Tensor:  # noqa: ANN401
+    def encode(self, inputs: Any, *, prompt_type: Any, **_: Any) -> torch.Tensor:
         """Walk over the texts, as any encoder must, and return their vectors."""
         assert sum(len(batch["text"]) for batch in inputs) == len(self.vectors[prompt_type.value])
         return self.vectors[prompt_type.value]

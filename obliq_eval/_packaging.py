@@ -7,15 +7,20 @@ from pathlib import Path
 from setuptools.command.build_py import build_py
 
 HOOK_FILE = "obliq_mteb_hook.pth"
-HOOK_LINE = "import obliq_eval.hook; obliq_eval.hook.install()\n"
+# Every interpreter of the environment runs this line, so it imports nothing and searches no folder: it adds a finder
+# that turns to `obliq_eval.hook` when mteb is looked for. Python allows a start-up file no more than single lines.
+HOOK_LINE = (
+    'import sys; sys.meta_path.insert(0, type("Finder", (), {"__module__": "obliq_eval.hook", "find_spec": staticmethod('
+    "lambda name, path=None, target=None: "
+    '__import__("obliq_eval.hook").hook.find_spec(name, path, target) if name == "mteb" else None)}))\n'
+)
 
 
 class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types where it is not installed
     """`build_py` that also writes the hook's `.pth` file.
 
     A wheel takes it from the build folder. An editable wheel has no such folder: what lands in the finalized
-    `install` command's `install_lib` is what is packed. The file's name sorts after setuptools' own
-    `__editable__…` file, without which the package could not be imported yet.
+    `install` command's `install_lib` is what is packed.
     """
 
     def _target(self) -> Path:

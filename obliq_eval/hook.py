@@ -1,20 +1,36 @@
-"""Start-up hook: when `mteb` is imported, add obliq's tasks, benchmarks and models to its registries.
+"""The hook: when `mteb` is imported, obliq's tasks, benchmarks and models are added to its registries.
 
-Every interpreter of the environment runs `install`, so it imports nothing and only adds one finder.
-`OBLIQ_MTEB_HOOK=0` switches it off.
+A start-up file (see `_packaging.HOOK_LINE`) puts a finder first on `sys.meta_path`, which asks `find_spec` here where
+mteb is. `OBLIQ_MTEB_HOOK=0` switches it off.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.abc import Loader
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+
+
+def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+    """Find mteb as Python would without the hook, and have its loader register obliq afterwards."""
+    if os.environ.get("OBLIQ_MTEB_HOOK") == "0":
+        return None
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        if find is None or getattr(finder, "__module__", None) == __name__:
+            continue
+        spec: ModuleSpec | None = find(name, path, target)
+        if spec is not None:
+            if spec.loader is not None:
+                spec.loader = _RegisteringLoader(spec.loader)  # type: ignore[assignment]  # it has what is called
+            return spec
+    return None
 
 
 class _RegisteringLoader:
@@ -37,24 +53,3 @@ class _RegisteringLoader:
         from obliq_eval.registry import register_all
 
         register_all()
-
-
-class _MtebFinder:
-    """Finds `mteb` as everyone else would, and wraps its loader."""
-
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "mteb":
-            return None
-        for finder in sys.meta_path:
-            if finder is not _MtebFinder and (spec := finder.find_spec(name, path, target)) is not None:
-                if spec.loader is not None:
-                    spec.loader = _RegisteringLoader(spec.loader)  # type: ignore[assignment]
-                return spec
-        return None
-
-
-def install() -> None:
-    """Put the finder first on `sys.meta_path`, once, unless the hook is switched off."""
-    if os.environ.get("OBLIQ_MTEB_HOOK") != "0" and _MtebFinder not in sys.meta_path:
-        sys.meta_path.insert(0, _MtebFinder)

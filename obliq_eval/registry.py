@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from types import ModuleType
 
     from mteb.models.model_meta import ModelMeta
+
+TESTED = ("2.24.14", "2.26.24")  # the oldest and the newest mteb that the tests have seen
+TASKS_MODULE = "obliq_eval.tasks"
 
 
 class AliasRegistry(dict[str, Any]):
@@ -35,64 +40,26 @@ class AliasRegistry(dict[str, Any]):
 
 
 def register_all() -> None:
-    """Add obliq's tasks, benchmarks and models to the imported mteb.
+    """Add obliq's tasks, benchmarks and models to the imported mteb; again changes nothing.
 
     Raises:
+        UserError: If a name of obliq already belongs to something else in mteb, or to two installed models.
         RuntimeError: If a registry is not where this version of obliq knows it; the message names mteb's version.
     """
     from obliq_eval.catalogue import catalogue, to_meta
-    from obliq_eval.tasks import TASKS, benchmarks
 
     try:
-        _register_tasks({task.metadata.name: task for task in TASKS})
-        _register_benchmarks(benchmarks())
+        tasks = _tasks_module()
+        _register_tasks(tasks.TASKS)
+        _register_benchmarks(tasks.benchmarks(), tasks.TASKS)
         registry = _alias_registry()
-    except (AttributeError, KeyError, ImportError, TypeError) as error:
+        models = [(to_meta(entry), entry.alias) for entry in catalogue().values()]
+    except UserError:
+        raise
+    except Exception as error:
         raise RuntimeError(_moved(error)) from error
-    for entry in catalogue().values():
-        add_model(to_meta(entry), entry.alias, registry)
-
-
-def _moved(error: Exception) -> str:
-    import importlib.metadata
-
-    version = importlib.metadata.version("mteb")
-    return (
-        f"obliq cannot register its tasks and models with mteb {version}: a registry has moved "
-        f"({type(error).__name__}: {error}). Install a version of mteb that obliq was tested with "
-        "(pip install 'mteb>=2.24.14,<=2.26.24'), or set OBLIQ_MTEB_HOOK=0 to use mteb without obliq."
-    )
-
-
-def _register_tasks(tasks: dict[str, type]) -> None:
-    # The attribute `get_tasks` of the package is the function; the module is reached through sys.modules.
-    module: Any = sys.modules["mteb.get_tasks"]
-    known, listed = module._TASKS_REGISTRY, module.TASK_LIST
-    new = {name: task for name, task in tasks.items() if name not in known}
-    known.update(new)
-    module.TASK_LIST = (*listed, *new.values())
-
-
-def _register_benchmarks(benchmarks: tuple[Any, ...]) -> None:
-    module: Any = sys.modules["mteb.benchmarks.get_benchmark"]
-    module._build_registry().update({benchmark.name: benchmark for benchmark in benchmarks})
-
-
-def _alias_registry() -> AliasRegistry:
-    """Return mteb's model registry as an `AliasRegistry`, put in place of the plain one on the first call."""
-    home: Any = sys.modules["mteb.models.model_implementations"]
-    plain = home.MODEL_REGISTRY
-    if isinstance(plain, AliasRegistry):
-        return plain
-    registry = AliasRegistry(plain)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("mteb.") and getattr(module, "MODEL_REGISTRY", None) is plain:
-            module.MODEL_REGISTRY = registry  # type: ignore[attr-defined]
-    if not isinstance(sys.modules["mteb.models.get_model_meta"].MODEL_REGISTRY, AliasRegistry):
-        raise ImportError(
-            "mteb.models.get_model_meta.MODEL_REGISTRY is another object than the registry"
-        )
-    return registry
+    for meta, alias in models:
+        add_model(meta, alias, registry)
 
 
 def add_model(meta: ModelMeta, alias: str | None = None, registry: AliasRegistry | None = None) -> None:
@@ -112,3 +79,74 @@ def add_model(meta: ModelMeta, alias: str | None = None, registry: AliasRegistry
     registry[name] = meta
     if alias is not None and alias != name:
         registry.aliases[alias] = name
+
+
+def _moved(error: Exception) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("mteb")
+    except PackageNotFoundError:
+        found = "of unknown version"
+    return (
+        f"obliq cannot register its tasks and models with mteb {found}: a registry has moved "
+        f"({type(error).__name__}: {error}). Install a version of mteb that obliq was tested with "
+        f"(pip install 'mteb>={TESTED[0]},<={TESTED[1]}'), or set OBLIQ_MTEB_HOOK=0 to use mteb without obliq."
+    )
+
+
+def _tasks_module() -> Any:
+    """Return `obliq_eval.tasks`, complete even when its own import is what has imported mteb.
+
+    In that case the module stands half-made in `sys.modules`. It is imported afresh, and the import under way then
+    returns the complete module as well, since Python takes what `sys.modules` holds at the end.
+    """
+    if not hasattr(sys.modules.get(TASKS_MODULE), "benchmarks"):
+        sys.modules.pop(TASKS_MODULE, None)
+    return importlib.import_module(TASKS_MODULE)
+
+
+def _register_tasks(tasks: Iterable[Any]) -> None:
+    # The attribute `get_tasks` of the package is the function; the module is reached through sys.modules.
+    module: Any = sys.modules["mteb.get_tasks"]
+    ours = {task.metadata.name: task for task in tasks}
+    known: dict[str, Any] = module._TASKS_REGISTRY
+    _refuse([name for name in ours if name in known and known[name].__module__ != TASKS_MODULE], "task")
+    others = (task for task in module.TASK_LIST if task.metadata.name not in ours)
+    module.TASK_LIST = (*others, *ours.values())
+    known.update(ours)
+
+
+def _register_benchmarks(benchmarks: Iterable[Any], tasks: Iterable[Any]) -> None:
+    module: Any = sys.modules["mteb.benchmarks.get_benchmark"]
+    ours = {benchmark.name: benchmark for benchmark in benchmarks}
+    known: dict[str, Any] = module._build_registry()  # cached: every look-up reads this very dictionary
+    if module._build_registry() is not known:
+        raise TypeError("mteb.benchmarks.get_benchmark._build_registry() is not cached")
+    _refuse([name for name in ours if name in known and not {*map(type, known[name].tasks)} <= {*tasks}], "benchmark")
+    known.update(ours)
+
+
+def _refuse(names: list[str], kind: str) -> None:
+    if names:
+        raise UserError(f"mteb has another {kind} called {', '.join(names)}; set OBLIQ_MTEB_HOOK=0 to use mteb's own")
+
+
+def _alias_registry() -> AliasRegistry:
+    """Return mteb's model registry as an `AliasRegistry`, put in place of the plain one on the first call."""
+    home: Any = sys.modules["mteb.models.model_implementations"]
+    plain = home.MODEL_REGISTRY
+    if isinstance(plain, AliasRegistry):
+        return plain
+    registry = AliasRegistry(plain)
+    for module in _holders(plain):
+        module.MODEL_REGISTRY = registry
+    if not isinstance(sys.modules["mteb.models.get_model_meta"].MODEL_REGISTRY, AliasRegistry):
+        raise TypeError("mteb.models.get_model_meta.MODEL_REGISTRY is another object than the registry")
+    return registry
+
+
+def _holders(registry: object) -> list[Any]:
+    """Return the modules of mteb that have imported its model registry by name."""
+    modules: list[ModuleType] = [module for name, module in sys.modules.items() if name.startswith("mteb.")]
+    return [module for module in modules if vars(module).get("MODEL_REGISTRY") is registry]

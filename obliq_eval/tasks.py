@@ -27,7 +27,7 @@ CUTS = (1, 3, 5, 10, 20, 50, 100, 1000)
 PAPER = r"""@article{tchuindjo2026obliq,
   author = {Tchuindjo, Diane and Shah, Devavrat and Khattab, Omar},
   journal = {arXiv preprint arXiv:2605.06235},
-  title = {OBLIQ-Bench},
+  title = {OBLIQ-Bench: Exposing Overlooked Bottlenecks in Modern Retrievers with Latent and Implicit Queries},
   year = {2026},
 }"""
 

@@ -21,7 +21,7 @@ BLOCK = 1 << 26
 _NOTHING = float("-inf")
 
 
-def top_k(scores: Scores, k: int, excluded: Sequence[NDArray[np.int64]] = ()) -> list[Hits]:
+def top_k(scores: Scores, k: int, excluded: Sequence[NDArray[np.int64]] = (), floor: float = _NOTHING) -> list[Hits]:
     """Return each query's k best documents, best first.
 
     Columns stand for documents in descending order of their ids. Among equal scores the lower column wins, inside
@@ -32,6 +32,7 @@ def top_k(scores: Scores, k: int, excluded: Sequence[NDArray[np.int64]] = ()) ->
             entries are overwritten with -inf in place.
         k: How many to return; fewer come back where fewer are left.
         excluded: For each query the columns that it may not return; empty for none at all.
+        floor: Only scores above it are answers.
 
     Returns:
         For each query its columns (int64) and their scores (float32), both of length at most k.
@@ -45,26 +46,22 @@ def top_k(scores: Scores, k: int, excluded: Sequence[NDArray[np.int64]] = ()) ->
         return [(np.zeros(0, np.int64), np.zeros(0, np.float32)) for _ in range(len(block))]
     # One more than asked for shows whether a tie stands at the cut.
     top, columns = (part.cpu().numpy() for part in block.topk(min(k + 1, width), dim=1))
-    tied = ((top[:, 1:] == top[:, :-1]) & (top[:, 1:] > _NOTHING)).any(axis=1)
-    answers = (top > _NOTHING).sum(axis=1)
-    return [
-        _untie(block[row], top[row], columns[row], k)
-        if tied[row]
-        else (columns[row, : min(k, answers[row])], top[row, : min(k, answers[row])])
-        for row in range(len(block))
-    ]
+    tied = ((top[:, 1:] == top[:, :-1]) & (top[:, 1:] > floor)).any(axis=1)
+    answers = (top > floor).sum(axis=1)
+    hits = []
+    for row, found in enumerate(answers):
+        best = columns[row, :found], top[row, :found]
+        best = _untie(block[row].cpu().numpy(), *best, k) if tied[row] else best
+        hits.append((best[0][:k], best[1][:k]))
+    return hits
 
 
-def _untie(row: torch.Tensor, top: NDArray[np.float32], columns: NDArray[np.int64], k: int) -> Hits:
+def _untie(row: NDArray[np.float32], columns: NDArray[np.int64], top: NDArray[np.float32], k: int) -> Hits:
     """Choose and order one query's documents where scores are equal: torch picks any among equals."""
-    last = top[min(k, len(top)) - 1]
-    if len(top) > k and top[k] == last > _NOTHING:
-        above = columns[top > last]
-        equal = torch.nonzero(row == float(last))[: k - len(above), 0].cpu().numpy()
-        columns = np.concatenate([above, equal])
-        top = row[torch.from_numpy(columns).to(row.device)].cpu().numpy()
-    columns, top = columns[:k], top[:k]
-    columns, top = columns[top > _NOTHING], top[top > _NOTHING]
+    if len(top) > k and top[k] == top[k - 1]:
+        above = columns[top > top[k]]
+        columns = np.concatenate([above, np.flatnonzero(row == top[k])[: k - len(above)]])
+        top = row[columns]
     order = np.lexsort((columns, -top))
     return columns[order], top[order]
 

@@ -86,9 +86,8 @@ def read_spec(path: Path) -> ModelEntry:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a TOML file: {error}") from error
     problems: list[str] = []
-    spec: Spec | None = None
     try:
-        spec = Spec.model_validate(data)
+        Spec.model_validate(data)
     except ValidationError as error:
         problems += [_sentence(str(e["loc"][0]), e["type"], e["msg"]) for e in error.errors()]
     folder = path.parent / str(data.get("path", "."))
@@ -96,8 +95,7 @@ def read_spec(path: Path) -> ModelEntry:
     if isinstance(data.get("path"), str) and not any(mark.is_file() for mark in marks):
         problems.append(f"path: {folder} holds no model (neither config.json nor modules.json)")
     raise_all(problems, str(path))
-    assert spec is not None
-    return _entry(spec, folder.resolve())
+    return _entry(Spec.model_validate(data), folder.resolve())
 
 
 def _entry(spec: Spec, folder: Path) -> ModelEntry:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -16,3 +18,32 @@ def obliq_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "obliq-home"
     monkeypatch.setenv("OBLIQ_HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def write_task(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a task folder in the official layout and returns its path."""
+
+    def write(
+        corpus: dict[str, str],
+        queries: dict[str, str],
+        gold: dict[str, dict[str, int]],
+        pooled: dict[str, dict[str, int]] | None = None,
+        exclusions: dict[str, list[str]] | None = None,
+        name: str = "toy",
+    ) -> Path:
+        folder = tmp_path / name
+        judged = folder / "queries+qrels"
+        (folder / "corpus").mkdir(parents=True)
+        judged.mkdir()
+        for path, texts in ((folder / "corpus" / "corpus.jsonl", corpus), (judged / "queries.jsonl", queries)):
+            path.write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in texts.items()), "utf-8")
+        for file, grades in (("qrels.tsv", gold), ("qrels_pool.tsv", pooled)):
+            if grades is not None:
+                rows = [f"{q}\t{d}\t{g}\n" for q, row in grades.items() for d, g in row.items()]
+                (judged / file).write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), "utf-8")
+        if exclusions is not None:
+            (judged / "per_query_excluded_ids.json").write_text(json.dumps(exclusions), "utf-8")
+        return folder
+
+    return write

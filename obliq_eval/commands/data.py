@@ -15,7 +15,9 @@ from obliq_eval.data.official import OFFICIAL, REPOSITORY, REVISION
 from obliq_eval.data.sources import MINI, MINI_FOLDER, open_source
 from obliq_eval.errors import UserError
 
-app = typer.Typer(help="Fetch, check and export the data of a task or folder.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, help="Fetch, check and export the data of a task or folder.", no_args_is_help=True
+)
 
 SOURCE = "A task, a folder in the official or BEIR layout, or mirror:TASK for mteb's mirror of an official task."
 Source = Annotated[str, typer.Argument(metavar="TASK|FOLDER", help=SOURCE)]

@@ -9,7 +9,7 @@ import typer
 
 from obliq_eval import show
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from obliq_eval.commands.extras import extras
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-app = typer.Typer(help="List the models: names, licences, what they need, risks.")
+app = typer.Typer(add_completion=False, help="List the models: names, licences, what they need, risks.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from obliq_eval.running import Outcome, Request
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 MEASURES = ("ndcg@10", "ndcg@50", "recall@10", "recall@100", "recall@1000")
 COLUMNS = ("task", "model", "judgments", "queries", "unanswered", "NDCG@10", "NDCG@50", "R@10", "R@100", "R@1000")
@@ -32,13 +32,13 @@ TITLES = {
 }
 SEVERAL = frozenset(
     ("-t", "--tasks", "-b", "--benchmarks", "-l", "--languages", "--task-types", "--categories", "--eval-splits",
-     "--eval_splits", "--data")
+     "--data")
 )  # fmt: skip
 """Options that take one value or, as in `mteb run`, several."""
 
 
 class _RunCommand(TyperCommand):
-    """Understands `-t A B` as `-t A -t B`."""
+    """Understands `-t A B` as `-t A -t B`, and `--batch_size` as `--batch-size`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Repeat the option before each further value, then parse as usual."""
@@ -46,16 +46,23 @@ class _RunCommand(TyperCommand):
 
 
 def spread(args: Sequence[str]) -> list[str]:
-    """Return the arguments with options of several values repeated, once for each value."""
+    """Return the arguments as Typer wants them.
+
+    Options of several values are repeated, once for each value, and the underscores in the names of mteb's older
+    options become hyphens.
+    """
     spelled: list[str] = []
     option, filled = "", False
     for argument in args:
         if argument.startswith("-"):
-            option, filled = argument if argument in SEVERAL else "", False
-        elif option and filled:
+            name, equals, value = argument.partition("=")
+            name = name.replace("_", "-")
+            option, filled = name if name in SEVERAL else "", bool(equals)
+            spelled.append(name + equals + value)
+            continue
+        if option and filled:
             spelled.append(option)
-        elif option:
-            filled = True
+        filled = True
         spelled.append(argument)
     return spelled
 
@@ -75,21 +82,17 @@ def run(
     languages: Annotated[Names, typer.Option("--languages", "-l", help="Filter for mteb's tasks.")] = None,
     task_types: Annotated[Names, typer.Option("--task-types", help="Filter for mteb's tasks.")] = None,
     categories: Annotated[Names, typer.Option("--categories", help="Filter for mteb's tasks.")] = None,
-    eval_splits: Annotated[
-        Names, typer.Option("--eval-splits", "--eval_splits", help="Splits of mteb's tasks.")
-    ] = None,
-    model_revision: Annotated[
-        str | None, typer.Option("--model-revision", "--model_revision", help="Revision of the model.")
-    ] = None,
+    eval_splits: Annotated[Names, typer.Option("--eval-splits", help="Splits of mteb's tasks.")] = None,
+    model_revision: Annotated[str | None, typer.Option("--model-revision", help="Revision of the model.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, or the number of a GPU.")] = None,
-    output_folder: Annotated[
-        Path, typer.Option("--output-folder", "--output_folder", help="Folder of mteb's result files.")
-    ] = Path("results"),
+    output_folder: Annotated[Path, typer.Option("--output-folder", help="Folder of mteb's result files.")] = Path(
+        "results"
+    ),
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", "--batch_size", min=1, help="Texts that are encoded at a time.")
+        int | None, typer.Option("--batch-size", min=1, help="Texts that are encoded at a time.")
     ] = None,
     num_proc: Annotated[
-        int | None, typer.Option("--num-proc", "--num_proc", min=1, help="Processes that prepare mteb's data.")
+        int | None, typer.Option("--num-proc", min=1, help="Processes that prepare mteb's data.")
     ] = None,
     overwrite_strategy: Annotated[
         str,
@@ -105,7 +108,7 @@ def run(
         int, typer.Option("--verbosity", "-v", min=0, max=3, help="What mteb logs: 0 nothing, 3 everything.")
     ] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", hidden=True)] = False,
-    save_predictions: Annotated[bool, typer.Option("--save_predictions", hidden=True)] = False,
+    save_predictions: Annotated[bool, typer.Option("--save-predictions", hidden=True)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print scores at full precision as JSON.")] = False,
 ) -> None:
     """Evaluate a model on tasks.

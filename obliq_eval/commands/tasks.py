@@ -16,7 +16,7 @@ from obliq_eval.errors import UserError, near
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-app = typer.Typer(help="List the tasks: what they hold, what decides relevance, licences.")
+app = typer.Typer(add_completion=False, help="List the tasks: what they hold, what decides relevance, licences.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

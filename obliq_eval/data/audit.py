@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from obliq_eval.data.corpus import ids_of
 from obliq_eval.data.files import odd_grades
 from obliq_eval.data.official import OFFICIAL
+from obliq_eval.records import Judgments
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from obliq_eval.data.sources import Loaded
 
@@ -65,35 +67,42 @@ def _ids(loaded: Loaded) -> Iterator[Finding]:
     data, facts = loaded.dataset, loaded.facts
     if facts.duplicate_ids:
         yield Finding("error", "document ids that occur more than once", facts.duplicate_ids, _some(facts.examples))
-    corpus = set(data.corpus.documents["id"])
+    corpus = frozenset(ids_of(data.corpus.documents))
     for name, judgments in data.judgments().items():
-        yield from _finding(
-            "error", f"{name} documents not in the corpus", {d for _, d, _ in judgments.pairs()} - corpus
-        )
+        unknown = {d for _, d, _ in judgments.pairs()} - corpus
+        yield from _finding("error", f"{name} documents not in the corpus", unknown)
     excluded = {d for ids in data.exclusions.values() for d in ids}
     yield from _finding("warning", "excluded documents not in the corpus", excluded - corpus)
-    both = [f"{q} / {d}" for q, ids in data.exclusions.items() for d in data.gold.grades.get(q, {}) if d in ids]
-    yield from _finding("error", "documents both gold and excluded for a query", both)
+    gold, pooled = (_excluded(judgments, data.exclusions) for judgments in (data.gold, data.pooled or Judgments({})))
+    yield from _finding("error", "documents both gold and excluded for a query", gold)
+    yield from _finding("warning", "documents relevant in the pool alone, and excluded for the query", pooled - gold)
+
+
+def _excluded(judgments: Judgments, exclusions: Mapping[str, frozenset[str]]) -> set[str]:
+    """Return the relevant documents that their query excludes."""
+    return {f"{q} / {d}" for q, d, grade in judgments.pairs() if grade > 0 and d in exclusions.get(q, ())}
 
 
 def _judgments(loaded: Loaded) -> Iterator[Finding]:
-    data = loaded.dataset
+    data, texts = loaded.dataset, loaded.query_texts.keys()
     judged = {query for judgments in data.judgments().values() for query in judgments.grades}
-    yield from _finding("warning", "queries without judgments", loaded.query_texts.keys() - judged)
+    yield from _finding("warning", "queries without judgments", texts - judged)
+    yield from _finding(
+        "warning", "queries whose text is empty", {q for q, t in loaded.query_texts.items() if not t.strip()}
+    )
+    for file, named in loaded.extras.items():
+        yield from _finding("warning", f"queries in the {file} file without a text", named - texts)
     for name, judgments in data.judgments().items():
         if not judgments.queries:
             yield Finding("warning", f"no {name} judgments in this source", 1)
-        yield from _finding(
-            "error", f"{name} queries without a text", judgments.grades.keys() - loaded.query_texts.keys()
-        )
+        yield from _finding("error", f"{name} queries without a text", judgments.grades.keys() - texts)
         yield from _finding("warning", f"{name} queries judged, but with no relevant document", judgments.unjudgeable)
         if negative := odd_grades(judgments):
             yield Finding("warning", f"negative {name} grades, counted as not relevant", negative)
     if data.pooled is not None and data.gold.queries:
-        lost = {(q, d) for q, d, g in data.gold.pairs() if g > 0 and data.pooled.grades.get(q, {}).get(d, 0) <= 0}
-        yield from _finding(
-            "warning", "gold documents that the pool does not call relevant", [f"{q} / {d}" for q, d in lost]
-        )
+        relevant = {(q, d) for q, d, grade in data.pooled.pairs() if grade > 0}
+        lost = {f"{q} / {d}" for q, d, grade in data.gold.pairs() if grade > 0 and (q, d) not in relevant}
+        yield from _finding("warning", "gold documents that the pool does not call relevant", lost)
 
 
 def _published(loaded: Loaded) -> Iterator[Finding]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from obliq_eval.data.files import read_jsonl
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
 
     import datasets
 
-BATCH_ROWS = 2_000  # the documents held in memory while converting
+FORM = 1  # raise it when the same rows would be converted differently, so that no old table is found
+BATCH_ROWS = 1_000  # the documents held in memory while converting
 SHOWN_IDS = 10
 
 
@@ -47,7 +51,7 @@ class _Counter:
         self._ids: set[str] = set()
         self._texts: set[bytes] = set()
         self._rows = self._empty = self._twice = 0
-        self._examples: list[str] = []
+        self._examples: dict[str, None] = {}
 
     def watch(self, rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Yield the rows unchanged."""
@@ -57,9 +61,9 @@ class _Counter:
             if identifier in self._ids:
                 self._twice += 1
                 if len(self._examples) < SHOWN_IDS:
-                    self._examples.append(identifier)
+                    self._examples[identifier] = None
             self._ids.add(identifier)
-            self._texts.add(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest())
+            self._texts.add(hashlib.blake2b(text.encode(), digest_size=12).digest())
             yield identifier, text
 
     def facts(self) -> CorpusFacts:
@@ -86,19 +90,67 @@ def open_corpus(jsonl: Path, key: str) -> tuple[datasets.Dataset, CorpusFacts]:
 def table_of(
     rows: Callable[[], Iterable[tuple[str, str]]], key: str, source: str
 ) -> tuple[datasets.Dataset, CorpusFacts]:
-    """Return rows as a memory-mapped table kept under `key`; `rows` is called only if it is not there yet."""
-    import datasets
+    """Return rows as a memory-mapped table kept under `key`; `rows` is called only if it is not there yet.
 
-    folder = home() / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:32]
-    if not (folder / "facts.json").exists():
-        with whole_folder(folder) as part:
+    A second process that wants the same table waits for the first; what a killed one left is removed.
+
+    Raises:
+        UserError: If there are no rows, or the disk is full.
+    """
+    own = home() / "corpora" / hashlib.sha256(f"{FORM}\0{key}".encode()).hexdigest()[:32]
+    table = own / "table"
+    if found := _open(table):
+        return found
+    with _alone(own):
+        if found := _open(table):  # another process was faster
+            return found
+        for left in own.glob(".*"):
+            shutil.rmtree(left, ignore_errors=True)
+        with whole_folder(table) as part:
             facts = _convert(rows(), part / "corpus.arrow")
             if not facts.documents:
                 raise UserError(f"{source} holds no document")
             (part / "facts.json").write_text(json.dumps(asdict(facts), ensure_ascii=False), encoding="utf-8")
-    data = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-    facts = CorpusFacts(**{**data, "examples": tuple(data["examples"])})
-    return datasets.Dataset.from_file(str(folder / "corpus.arrow")), facts
+    if found := _open(table):
+        return found
+    raise UserError(f"{table} cannot be read back; check the disk, or set OBLIQ_HOME to another folder")
+
+
+def ids_of(documents: datasets.Dataset) -> Iterator[str]:
+    """Yield the ids of a corpus without reading its texts."""
+    for batch in documents.select_columns("id").iter(batch_size=10_000):
+        yield from batch["id"]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock, which ends with the process that holds it, however that ends."""
+    import filelock
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / "lock")
+        lock.acquire()
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}; set OBLIQ_HOME to another folder") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _open(table: Path) -> tuple[datasets.Dataset, CorpusFacts] | None:
+    """Return a table that was converted before, or `None` if there is none or it is damaged."""
+    import datasets
+    import pyarrow as pa
+
+    try:
+        data = json.loads((table / "facts.json").read_text(encoding="utf-8"))
+        facts = CorpusFacts(**{**data, "examples": tuple(data["examples"])})
+        documents = datasets.Dataset.from_file(str(table / "corpus.arrow"))
+    except (OSError, ValueError, TypeError, KeyError, pa.ArrowException):
+        return None
+    return (documents, facts) if len(documents) == facts.documents else None
 
 
 def _convert(rows: Iterable[tuple[str, str]], target: Path) -> CorpusFacts:
@@ -106,20 +158,13 @@ def _convert(rows: Iterable[tuple[str, str]], target: Path) -> CorpusFacts:
 
     schema = pa.schema([("id", pa.string()), ("text", pa.string())])
     counter = _Counter()
-    batch: list[tuple[str, str]] = []
     with target.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-
-        def flush() -> None:
-            ids, texts = zip(*batch, strict=True)
-            writer.write_batch(
-                pa.record_batch([pa.array(ids, pa.string()), pa.array(texts, pa.string())], schema=schema)
-            )
-            batch.clear()
-
-        for row in counter.watch(rows):
-            batch.append(row)
-            if len(batch) == BATCH_ROWS:
-                flush()
-        if batch:
-            flush()
+        for batch in _batches(counter.watch(rows)):
+            columns = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
     return counter.facts()
+
+
+def _batches(rows: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    while batch := list(islice(rows, BATCH_ROWS)):
+        yield batch

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError, raise_all
-from obliq_eval.records import Judgments, parse_grade
+from obliq_eval.records import Judgments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 QRELS_FORMS = "three TAB-separated columns (query, document, grade; a header is optional) or TREC's four columns"
+HEADERS = frozenset({"query-id", "qid", "query"})
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -21,16 +23,18 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     Only LF and CRLF end a line: an id may hold U+2028 or a lone CR.
 
     Raises:
-        UserError: If the file is missing or is not UTF-8.
+        UserError: If the file cannot be read, or at the first line that is not UTF-8.
     """
+    number = 0
     try:
-        with path.open(encoding="utf-8-sig", newline="\n") as stream:
-            for number, line in enumerate(stream, start=1):
-                text = line.removesuffix("\n").removesuffix("\r")
+        with path.open("rb") as stream:
+            for number, raw in enumerate(stream, start=1):
+                line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
                 if text.strip():
                     yield number, text
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not a UTF-8 text file (byte {error.start}); convert it to UTF-8") from error
+        raise UserError(f"{path}, line {number}: not UTF-8 text; convert the file to UTF-8") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -44,16 +48,18 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, str]]:
         UserError: At the first line that is not such an object, naming file and line.
     """
     for number, line in lines(path):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {number}: not a JSON object ({error.msg}); is the file cut off?") from error
+        row = _parse(line, f"{path}, line {number}: not a JSON object")
         if not isinstance(row, dict) or not {"_id", "text"} <= row.keys():
             raise UserError(f'{path}, line {number}: expected an object with "_id" and "text"')
         identifier, text, title = row["_id"], row["text"], row.get("title") or ""
         if not isinstance(identifier, str) or not isinstance(text, str) or not isinstance(title, str):
             raise UserError(f'{path}, line {number}: "_id", "text" and "title" must be strings, ids too ("007", not 7)')
-        yield identifier, f"{title} {text}".strip() if title else text
+        yield identifier, with_title(title, text)
+
+
+def with_title(title: str, text: str) -> str:
+    """Return a document's text with its title in front, if it has one."""
+    return f"{title} {text}".strip() if title else text
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -76,7 +82,7 @@ def read_qrels(path: Path) -> Judgments:
     """Read a qrels file in any of its forms.
 
     Columns are separated by TABs, so that ids may hold spaces; four columns are TREC's form, which also occurs with
-    spaces. A header is recognised by a last column that is not a number.
+    spaces. A header is recognised by its first names and a last column that is not a number.
 
     Raises:
         UserError: At the first line of neither form; for all grades that are not whole numbers.
@@ -99,13 +105,13 @@ def _qrels_rows(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _columns(line: str) -> list[str]:
-    columns = line.split("\t")
-    return columns if len(columns) > 1 else line.split()
+    # not `line.split()`, which also splits at U+2028 and other characters that an id may hold
+    return line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
 
 
 def _is_header(columns: list[str]) -> bool:
     names = {column.strip().lower().replace("_", "-") for column in columns}
-    return len(columns) in {3, 4} and bool(names & {"query-id", "qid", "query"}) and not _is_number(columns[-1])
+    return len(columns) in {3, 4} and bool(names & HEADERS) and not _is_number(columns[-1])
 
 
 def _is_number(text: str) -> bool:
@@ -118,17 +124,17 @@ def _is_number(text: str) -> bool:
 
 def odd_grades(judgments: Judgments) -> int:
     """Return how many grades are negative, which trec_eval treats as not relevant."""
-    return sum(parse_grade(grade) < 0 for _, _, grade in judgments.pairs())
+    return sum(grade < 0 for _, _, grade in judgments.pairs())
 
 
 def read_exclusions(path: Path) -> dict[str, frozenset[str]]:
     """Read `{query id: [document ids]}`.
 
     Raises:
-        UserError: If the file is not of that form.
+        UserError: If the file is not of that form, or names a query twice.
     """
-    data = _read_json(path)
-    if not isinstance(data, dict) or not all(isinstance(ids, list) for ids in data.values()):
+    data = _read_object(path)
+    if not all(isinstance(ids, list) for ids in data.values()):
         raise UserError(f"{path}: expected an object of the form {{query id: [document ids]}}")
     numbers = [query for query, ids in data.items() if not all(isinstance(i, str) for i in ids)]
     raise_all([f"query {query!r} excludes an id that is not a string" for query in numbers], str(path))
@@ -139,18 +145,53 @@ def read_groups(path: Path) -> dict[str, str]:
     """Read `{query id: group}`.
 
     Raises:
-        UserError: If the file is not of that form.
+        UserError: If the file is not of that form, or names a query twice.
     """
-    data = _read_json(path)
-    if not isinstance(data, dict) or not all(isinstance(group, str) for group in data.values()):
+    data = _read_object(path)
+    if not all(isinstance(group, str) for group in data.values()):
         raise UserError(f"{path}: expected an object of the form {{query id: group}}")
     return data
 
 
-def _read_json(path: Path) -> object:
+def _read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object whose keys are query ids."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid JSON ({error}); is the file cut off?") from error
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text; convert the file to UTF-8") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    twice: list[str] = []
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice.extend(f"query {key!r} occurs more than once" for key in made if keys.count(key) > 1)
+        return made
+
+    data = _parse(text, f"{path}: not valid JSON", unique)
+    raise_all(twice, str(path))
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: expected an object whose keys are query ids")
+    return data
+
+
+def _parse(text: str, wrong: str, pairs_hook: Any = None) -> Any:
+    """Parse JSON and refuse what no UTF-8 file can hold.
+
+    Raises:
+        UserError: With `wrong` in front of the reason.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=pairs_hook)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{wrong} ({error.msg}); is the file cut off?") from error
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, a thousand brackets
+        raise UserError(f"{wrong} ({error})") from error
+    if "\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UserError(f"{wrong}: half of a surrogate pair stands alone; replace or drop it") from error
+    return value

@@ -7,76 +7,94 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from obliq_eval.data.official import NEEDED
 from obliq_eval.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
-def snapshot(repository: str, revision: str, folder: str) -> Path:
-    """Fetch one folder of a data set repository, or find it in the hub's cache, and return its path.
+def snapshot(repository: str, revision: str, folder: str, files: Sequence[str] = NEEDED) -> Path:
+    """Fetch files of one folder of a data set repository, or find them in the hub's cache, and return its path.
 
-    With a full cache nothing is fetched, so `HF_HUB_OFFLINE=1` works.
+    A commit pins each file's content, so a file that is in the cache costs no request.
 
     Args:
         repository: `owner/name`.
         revision: Commit.
-        folder: Only files below this folder are fetched.
+        folder: Folder in the repository; empty for its root.
+        files: Paths below it, at least one.
 
     Raises:
-        UserError: If it cannot be had, with the reason and what to do.
+        UserError: If one cannot be had, with the reason and what to do.
     """
     import huggingface_hub
 
     with hub_errors(repository, revision):
-        root = huggingface_hub.snapshot_download(
-            repository, repo_type="dataset", revision=revision, allow_patterns=[f"{folder}/*"]
-        )
-    path = Path(root) / folder
-    if not path.is_dir():
-        raise UserError(
-            f"{repository} has no folder {folder} at commit {revision[:12]}, or the cache holds only a part of it: "
-            "run again with the network, without HF_HUB_OFFLINE"
-        )
-    return path
+        for name in files:
+            whole = f"{folder}/{name}".lstrip("/")
+            path = Path(huggingface_hub.hf_hub_download(repository, whole, repo_type="dataset", revision=revision))
+    return path.parents[name.count("/")]
 
 
 @contextmanager
-def hub_errors(repository: str, revision: str) -> Iterator[None]:
+def hub_errors(repository: str, revision: str, *also: type[Exception]) -> Iterator[None]:
     """Turn the hub client's exceptions into one sentence each.
+
+    Args:
+        repository: What is being read.
+        revision: At which commit.
+        also: Exceptions of other libraries in which the hub client's may be wrapped.
 
     Raises:
         UserError: In place of any of them.
     """
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+
+    http_error: type[Exception] = HfHubHTTPError.__bases__[
+        0
+    ]  # of whichever HTTP library this release of the client uses
+    try:
+        yield
+    except (OSError, EntryNotFoundError, http_error, *also) as error:
+        raise UserError(_sentence(list(_chain(error)), repository, revision)) from error
+
+
+def _sentence(chain: list[BaseException], repository: str, revision: str) -> str:
+    """Say what went wrong, given an exception and what caused it."""
     from huggingface_hub import errors
 
     at = f"{repository} at commit {revision[:12]}"
-    try:
-        yield
-    except errors.GatedRepoError as error:
-        raise UserError(f"{repository} is gated: accept its terms on the hub, then set HF_TOKEN") from error
-    except errors.RepositoryNotFoundError as error:
-        raise UserError(f"{repository} is not on the hub, or is private: check the name, or set HF_TOKEN") from error
-    except errors.RevisionNotFoundError as error:
-        raise UserError(f"{repository} has no commit {revision} any more") from error
-    except errors.EntryNotFoundError as error:
-        raise UserError(f"{at} lacks a file: {_first_line(error)}") from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        raise UserError(
-            f"{at} is not in the local cache and the hub cannot be reached: connect and unset HF_HUB_OFFLINE, "
-            "or copy a cache that holds it"
-        ) from error
-    except (errors.HfHubHTTPError, ConnectionError, TimeoutError) as error:
-        raise UserError(
-            f"{at} could not be fetched: {_first_line(error)}; try again, finished files are kept"
-        ) from error
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise UserError(f"{at} could not be stored: the disk is full; free space or set HF_HOME") from error
-        raise UserError(
-            f"{at} could not be fetched: {_first_line(error)}; try again, finished files are kept"
-        ) from error
+    unreachable = (
+        f"{at} is not in the local cache and the hub cannot be reached: connect and unset HF_HUB_OFFLINE, "
+        "or copy a cache that holds it"
+    )
+    failed = f"{at} could not be fetched: {_first_line(chain[0])}; try again, finished files are kept"
+    if any(isinstance(error, OSError) and error.errno == errno.ENOSPC for error in chain):
+        return f"{at} could not be stored: the disk is full; free space or set HF_HOME to another disk"
+    told: tuple[tuple[type[BaseException], str], ...] = (
+        (errors.GatedRepoError, f"{repository} is gated: accept its terms on the hub, then set HF_TOKEN"),
+        (
+            errors.RepositoryNotFoundError,
+            f"{repository} is not on the hub, or is private: check the name, or set HF_TOKEN",
+        ),
+        (errors.RevisionNotFoundError, f"{repository} has no commit {revision} any more"),
+        (errors.RemoteEntryNotFoundError, f"{at} lacks a file: {_first_line(chain[0])}"),
+        (errors.HfHubHTTPError, failed),
+        (errors.LocalEntryNotFoundError, unreachable),
+        (errors.OfflineModeIsEnabled, unreachable),
+    )
+    for kind, sentence in told:
+        if any(isinstance(error, kind) for error in chain):
+            return sentence
+    return failed
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.data import hub
-from obliq_eval.data.corpus import table_of
+from obliq_eval.data.corpus import ids_of, table_of
+from obliq_eval.data.files import with_title
 from obliq_eval.data.official import MIRROR, MIRROR_REVISION, OFFICIAL
 from obliq_eval.data.sources import Loaded, assemble
 from obliq_eval.errors import UserError, near
+from obliq_eval.home import home
 from obliq_eval.records import Corpus, Judgments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
 
 def open_mirror(name: str) -> Loaded:
@@ -30,39 +32,56 @@ def open_mirror(name: str) -> Loaded:
         raise UserError(f"the mirror has no task {name!r}{near(name, OFFICIAL)}")
     task = OFFICIAL[name]
     key = f"{MIRROR}@{MIRROR_REVISION}/{task.subset}"
-    documents, facts = table_of(lambda: _texts(_table(f"{task.subset}-corpus")), key, key)
-    queries = dict(_texts(_table(f"{task.subset}-queries")))
-    judged = Judgments.of(
-        ((str(row["query-id"]), str(row["corpus-id"]), row["score"]) for row in _table(f"{task.subset}-qrels")), key
-    )
+    documents, facts = table_of(lambda: _texts(f"{task.subset}-corpus"), key, key)
+    queries = dict(_texts(f"{task.subset}-queries"))
+    judged = Judgments.of(_rows(f"{task.subset}-qrels", "query-id", "corpus-id", "score"), key)
     exclusions = {}
     if task.excludes:
-        candidates = {str(row["query-id"]): row["corpus-ids"] for row in _table(f"{task.subset}-top_ranked")}
-        exclusions = exclusions_from_candidates(candidates, documents["id"])
+        candidates = _rows(f"{task.subset}-top_ranked", "query-id", "corpus-ids")
+        exclusions = exclusions_from_candidates(candidates, ids_of(documents))
     gold, pooled = (judged, None) if task.pooled is None else (Judgments({}), judged)
     dataset = assemble(Corpus(name, MIRROR_REVISION, documents, "mirror"), queries, gold, pooled, exclusions)
-    return Loaded(dataset, facts, f"{MIRROR}, {task.subset}", queries)
+    return Loaded(dataset, facts, f"{MIRROR}, {task.subset}", queries, {"exclusions": frozenset(exclusions)})
 
 
 def exclusions_from_candidates(
-    candidates: Mapping[str, Iterable[str]], documents: Iterable[str]
+    candidates: Iterable[tuple[str, Iterable[str]]], documents: Iterable[str]
 ) -> dict[str, frozenset[str]]:
-    """Turn "every other document" lists back into the few documents that are left out."""
+    """Turn "every other document" lists back into the few documents that are left out.
+
+    Args:
+        candidates: `(query id, every document that it may return)`, read one at a time: at the size of
+            OBLIQ-Writing they are 5.3 million ids.
+        documents: Every document id.
+    """
     everything = frozenset(documents)
-    excluded = {query: everything.difference(ids) for query, ids in candidates.items()}
+    excluded = {query: everything.difference(ids) for query, ids in candidates}
     return {query: ids for query, ids in excluded.items() if ids}
 
 
-def _table(config: str) -> Any:
-    """Return a configuration's only split, whatever it is called."""
+def _texts(config: str) -> Iterator[tuple[str, str]]:
+    table = _table(config, "text")
+    key = "_id" if "_id" in table.column_names else "id"
+    return ((str(row[key]), with_title(row.get("title") or "", row["text"])) for row in table)
+
+
+def _rows(config: str, *columns: str) -> Iterator[Any]:
+    return (tuple(row[column] for column in columns) for row in _table(config, *columns))
+
+
+def _table(config: str, *columns: str) -> Any:
+    """Return a configuration's only split, whatever it is called, if it has these columns."""
     import datasets
 
-    with hub.hub_errors(MIRROR, MIRROR_REVISION):
-        splits = datasets.load_dataset(MIRROR, config, revision=MIRROR_REVISION)
+    # Without the network, or refused by the hub, `datasets` takes whatever revision its cache holds and wraps the
+    # reason away. So the card is asked for first, and the tables have a cache in which there is only this revision.
+    hub.snapshot(MIRROR, MIRROR_REVISION, "", ["README.md"])
+    cache = str(home() / "mirror" / MIRROR_REVISION)
+    with hub.hub_errors(MIRROR, MIRROR_REVISION, datasets.exceptions.DatasetsError, ValueError):
+        splits = datasets.load_dataset(MIRROR, config, revision=MIRROR_REVISION, cache_dir=cache)
     if len(splits) != 1:
         raise UserError(f"{MIRROR}, {config}: expected one split, found {', '.join(splits)}")
-    return next(iter(splits.values()))
-
-
-def _texts(table: Any) -> Iterable[tuple[str, str]]:
-    return ((str(row.get("_id", row.get("id"))), row["text"]) for row in table)
+    table = next(iter(splits.values()))
+    if missing := set(columns) - set(table.column_names):
+        raise UserError(f"{MIRROR}, {config}: no column {min(missing)!r} among {', '.join(table.column_names)}")
+    return table

@@ -10,6 +10,18 @@ MIRROR = "mteb/OBLIQBenchRetrieval"
 MIRROR_REVISION = "b630be644e0dbdc2fa5f712ae8383ebbb9cbee7e"
 LICENCE = "cc-by-4.0"
 
+FILES = {
+    "corpus": "corpus/corpus.jsonl",
+    "queries": "queries+qrels/queries.jsonl",
+    "gold": "queries+qrels/qrels.tsv",
+    "pooled": "queries+qrels/qrels_pool.tsv",
+    "exclusions": "queries+qrels/per_query_excluded_ids.json",
+    "groups": "queries+qrels/groups.json",
+}
+"""The layout of a task's folder: paths by role. The repository has no groups; the bundled sets do."""
+NEEDED = (FILES["corpus"], FILES["queries"], FILES["gold"])
+"""The files that every task has."""
+
 
 @dataclass(frozen=True)
 class OfficialTask:
@@ -43,6 +55,12 @@ class OfficialTask:
     def subset(self) -> str:
         """The last part of the folder, which the mirror uses as configuration name."""
         return self.folder.rsplit("/", 1)[-1]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that the repository holds for it, below its folder."""
+        pooled = () if self.pooled is None else (FILES["pooled"],)
+        return (*NEEDED, *pooled, *((FILES["exclusions"],) if self.excludes else ()))
 
 
 OFFICIAL = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from obliq_eval.data import hub
 from obliq_eval.data.corpus import CorpusFacts, open_corpus
 from obliq_eval.data.files import read_exclusions, read_groups, read_qrels, read_queries
-from obliq_eval.data.official import OFFICIAL, REPOSITORY, REVISION
+from obliq_eval.data.official import FILES, OFFICIAL, REPOSITORY, REVISION
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.records import Corpus, Dataset, Judgments
 
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 MINI_FOLDER = Path(__file__).parent / "mini"
 MINI = {"OBLIQ-Mini-Writing": "writing", "OBLIQ-Mini-Math": "math", "OBLIQ-Mini-Congress": "congress"}
 MIRROR_PREFIX = "mirror:"
+BEIR_FILES = {
+    "corpus": "corpus.jsonl",
+    "queries": "queries.jsonl",
+    "pooled": "qrels_pool.tsv",
+    "exclusions": "per_query_excluded_ids.json",
+    "groups": "groups.json",
+}
+"""Paths by role; the last three are additions of this project, which other readers ignore."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,14 @@ class Loaded:
         facts: Counts over the corpus.
         source: Where it came from, for people.
         query_texts: Every query in the file, judged or not.
+        extras: By file, such as `exclusions`, the queries that it names, judged or not.
     """
 
     dataset: Dataset
     facts: CorpusFacts
     source: str
     query_texts: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def load(reference: str | Path) -> Dataset:
@@ -95,31 +105,33 @@ def open_source(reference: str | Path) -> Loaded:
         return open_mirror(name.removeprefix(MIRROR_PREFIX))
     folder = Path(reference)
     if folder.is_dir():
-        kind = "beir" if (folder / "corpus.jsonl").exists() else "folder"
-        return open_layout(find_layout(folder), folder.resolve().name, kind, str(folder))
+        layout = find_layout(folder)
+        kind = "beir" if layout.corpus.parent == folder else "folder"
+        return open_layout(layout, folder.resolve().name, kind, str(folder))
     known = (*OFFICIAL, *MINI)
-    raise UserError(f"{name!r} is neither a task nor a folder{near(name, known)} Tasks: {', '.join(known)}")
+    raise UserError(f"{name!r} is neither a task nor a folder{near(name, known) or '.'} Tasks: {', '.join(known)}")
 
 
 def _open_official(name: str) -> Loaded:
-    root = hub.snapshot(REPOSITORY, REVISION, OFFICIAL[name].folder)
-    key = f"{REPOSITORY}@{REVISION}/{OFFICIAL[name].folder}"
-    return open_layout(official_layout(root), name, "hub", f"{REPOSITORY}, {OFFICIAL[name].folder}", (key, REVISION))
+    task = OFFICIAL[name]
+    layout = official_layout(hub.snapshot(REPOSITORY, REVISION, task.folder, task.files))
+    key = f"{REPOSITORY}@{REVISION}/{task.folder}"
+    return open_layout(layout, name, "hub", f"{REPOSITORY}, {task.folder}", (key, REVISION))
 
 
 def find_layout(folder: Path) -> Layout:
     """Return the layout of a folder: the official one or BEIR's.
 
     Raises:
-        UserError: If it has neither.
+        UserError: If it has neither, or files of it are missing.
     """
-    if (folder / "corpus" / "corpus.jsonl").exists():
+    if (folder / FILES["corpus"]).exists():
         return official_layout(folder)
-    if (folder / "corpus.jsonl").exists():
+    if (folder / BEIR_FILES["corpus"]).exists():
         return beir_layout(folder)
     raise UserError(
         f"{folder} holds neither corpus/corpus.jsonl (the official layout) nor corpus.jsonl (BEIR's layout); "
-        "see `obliq data export --help` for an example of each"
+        "see `obliq data export --help` for both"
     )
 
 
@@ -129,45 +141,28 @@ def official_layout(folder: Path) -> Layout:
     Raises:
         UserError: For every file that is needed and missing.
     """
-    judged = folder / "queries+qrels"
-    return Layout(
-        corpus=_needed(folder / "corpus" / "corpus.jsonl"),
-        queries=_needed(judged / "queries.jsonl"),
-        gold=_needed(judged / "qrels.tsv"),
-        pooled=_optional(judged / "qrels_pool.tsv"),
-        exclusions=_optional(judged / "per_query_excluded_ids.json"),
-        groups=_optional(judged / "groups.json"),
-    )
+    return _layout(folder, FILES)
 
 
 def beir_layout(folder: Path) -> Layout:
     """Return the paths of BEIR's layout; of several qrels files, `test.tsv` is taken.
 
     Raises:
-        UserError: If a file is missing, or no qrels file is the obvious one.
+        UserError: For every file that is needed and missing, or if no qrels file is the obvious one.
     """
-    found = sorted((folder / "qrels").glob("*.tsv"))
-    if not found:
-        raise UserError(f"{folder} has no qrels/*.tsv; a task needs judgments")
-    test = folder / "qrels" / "test.tsv"
-    if len(found) > 1 and test not in found:
-        raise UserError(f"{folder}/qrels holds {', '.join(p.name for p in found)}; name one of them test.tsv")
-    return Layout(
-        corpus=_needed(folder / "corpus.jsonl"),
-        queries=_needed(folder / "queries.jsonl"),
-        gold=test if test in found else found[0],
-        exclusions=_optional(folder / "per_query_excluded_ids.json"),
-    )
+    found = [f"qrels/{path.name}" for path in sorted((folder / "qrels").glob("*.tsv"))]
+    gold = "qrels/test.tsv" if len(found) != 1 else found[0]
+    if len(found) > 1 and gold not in found:
+        raise UserError(f"{folder} holds {', '.join(found)}; name one of them qrels/test.tsv")
+    return _layout(folder, {**BEIR_FILES, "gold": gold})
 
 
-def _needed(path: Path) -> Path:
-    if not path.is_file():
-        raise UserError(f"{path} is missing; a task needs a corpus, queries and judgments")
-    return path
-
-
-def _optional(path: Path) -> Path | None:
-    return path if path.is_file() else None
+def _layout(folder: Path, files: Mapping[str, str]) -> Layout:
+    paths = {role: folder / name for role, name in files.items()}
+    here = {role: path for role, path in paths.items() if path.is_file()}
+    absent = [paths[role] for role in ("corpus", "queries", "gold") if role not in here]
+    raise_all([f"{path.relative_to(folder)} is missing; a task needs it" for path in absent], str(folder))
+    return Layout(**here)
 
 
 def open_layout(layout: Layout, name: str, kind: str, source: str, fixed: tuple[str, str] | None = None) -> Loaded:
@@ -180,7 +175,10 @@ def open_layout(layout: Layout, name: str, kind: str, source: str, fixed: tuple[
         source: Where it came from, for people.
         fixed: Key of the corpus and revision, for sources that a commit identifies; otherwise the content is hashed.
     """
-    key, revision = fixed or (f"sha256:{_sha256(layout.corpus)}", content_revision(layout))
+    if fixed is None:
+        hashes = _hashes(layout)
+        fixed = f"sha256:{hashes['corpus']}", _revision(hashes)
+    key, revision = fixed
     queries = read_queries(layout.queries)
     gold = read_qrels(layout.gold)
     pooled = read_qrels(layout.pooled) if layout.pooled else None
@@ -188,7 +186,8 @@ def open_layout(layout: Layout, name: str, kind: str, source: str, fixed: tuple[
     groups = read_groups(layout.groups) if layout.groups else {}
     documents, facts = open_corpus(layout.corpus, key)
     dataset = assemble(Corpus(name, revision, documents, kind), queries, gold, pooled, exclusions, groups)
-    return Loaded(dataset, facts, source, queries)
+    extras = {"exclusions": frozenset(exclusions), "groups": frozenset(groups)}
+    return Loaded(dataset, facts, source, queries, extras)
 
 
 def assemble(
@@ -212,12 +211,20 @@ def assemble(
 
 def content_revision(layout: Layout) -> str:
     """Return a hash over the role and content of every file, 40 hex digits like a commit."""
-    digest = hashlib.sha256()
-    for role, path in sorted(layout.files().items()):
-        digest.update(f"{role}={_sha256(path)}\n".encode())
-    return digest.hexdigest()[:40]
+    return _revision(_hashes(layout))
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _hashes(layout: Layout) -> dict[str, str]:
+    hashes = {}
+    for role, path in layout.files().items():
+        try:
+            with path.open("rb") as stream:
+                hashes[role] = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    return hashes
+
+
+def _revision(hashes: Mapping[str, str]) -> str:
+    listing = "".join(f"{role}={digest}\n" for role, digest in sorted(hashes.items()))
+    return hashlib.sha256(listing.encode()).hexdigest()[:40]

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from obliq_eval.records import Coverage, Dataset
 
-DEV_SHARE = 0.2
+DEV_ONE_IN = 5
 
 
 def dev_queries(task: str, queries: Iterable[str], groups: Mapping[str, str] | None = None) -> frozenset[str]:
     """Return the queries on which settings may be chosen.
 
     Groups (a query without one is a group of its own) are taken in the order of SHA-256 over task and group until
-    they hold 20 % of the queries, so the split depends on ids alone, never on their order.
+    they hold at least 20 % of the queries, so the split depends on ids alone, never on their order.
 
     Args:
         task: Name of the task.
@@ -30,10 +30,10 @@ def dev_queries(task: str, queries: Iterable[str], groups: Mapping[str, str] | N
     members: dict[str, list[str]] = defaultdict(list)
     for query in set(queries):
         members[f"group:{groups[query]}" if groups and query in groups else f"query:{query}"].append(query)
-    wanted = DEV_SHARE * sum(map(len, members.values()))
+    total = sum(map(len, members.values()))
     dev: list[str] = []
     for group in sorted(members, key=lambda group: _digest(task, group)):
-        if len(dev) >= wanted:
+        if DEV_ONE_IN * len(dev) >= total:
             break
         dev += members[group]
     return frozenset(dev)

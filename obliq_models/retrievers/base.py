@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from obliq_eval.errors import UserError
-from obliq_models.search import top_k
+from obliq_models.search import top_k as select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -121,7 +121,7 @@ class Retriever(ABC):
             UserError: If a document id occurs twice.
         """
         self.task, self.encode_kwargs = task_metadata, encode_kwargs or {}
-        ids = list(corpus["id"])
+        ids = corpus["id"][:]
         order = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
         self._ids = [ids[i] for i in order]
         self._column = {document: column for column, document in enumerate(self._ids)}
@@ -159,14 +159,14 @@ class Retriever(ABC):
                 the corpus.
         """
         self.task, self.encode_kwargs = task_metadata or self.task, encode_kwargs or self.encode_kwargs
-        ids = list(queries["id"])
+        ids = queries["id"][:]
         answers: dict[str, dict[str, float]] = {query: {} for query in ids}
         if not self._ids or not ids:
             return answers
         barred = self._barred(queries, top_ranked)
         for first, block in self._blocks(_query_texts(queries)):
             rows = range(first, first + len(block))
-            hits = _select(block, top_k, [barred(row) for row in rows], self.floor)
+            hits = select(block, top_k, [barred(row) for row in rows], self.floor)
             for row, (columns, scores) in zip(rows, hits, strict=True):
                 found = [self._ids[column] for column in columns.tolist()]
                 answers[ids[row]] = dict(zip(found, scores.tolist(), strict=True))
@@ -196,8 +196,8 @@ class Retriever(ABC):
         self, queries: datasets.Dataset, top_ranked: Mapping[str, Sequence[str]] | None
     ) -> Callable[[int], Columns]:
         """Return a function from a query's row to the columns that it may not return."""
-        excluded = queries["excluded_ids"] if "excluded_ids" in queries.column_names else None
-        ids = list(queries["id"])
+        excluded = queries["excluded_ids"][:] if "excluded_ids" in queries.column_names else None
+        ids = queries["id"][:]
 
         def barred(row: int) -> Columns:
             held = _FREE
@@ -220,18 +220,10 @@ class Retriever(ABC):
         return [self._column[document] for document in documents]
 
 
-def _select(
-    block: torch.Tensor, k: int, barred: Sequence[Columns], floor: float
-) -> Iterator[tuple[Columns, NDArray[np.float32]]]:
-    for columns, scores in top_k(block, k, barred):
-        kept = int((scores > floor).sum())
-        yield columns[:kept], scores[:kept]
-
-
 def _query_texts(queries: datasets.Dataset) -> list[str]:
     """Return the queries' texts, an instruction put after each as mteb puts it."""
-    texts = list(queries["text"])
+    texts: list[str] = queries["text"][:]
     if "instruction" not in queries.column_names:
         return texts
-    told = queries["instruction"]
+    told = queries["instruction"][:]
     return [text if more is None else f"{text} {more}" for text, more in zip(texts, told, strict=True)]

@@ -52,7 +52,7 @@ VARIANTS = {
 }
 
 
-def load(name: str, revision: str | None = None, *, variant: str = "default", **_: object) -> BM25Retriever:
+def load(name: str, *, variant: str = "default", **_: object) -> BM25Retriever:
     """Return an empty BM25 index, as mteb calls for it.
 
     Raises:
@@ -107,6 +107,30 @@ def _stemmer() -> Callable[[str], str]:
     return stem
 
 
+def _by_term(chunks: list[sparse.csr_array], found: NDArray[np.int64]) -> sparse.csr_array:
+    """Join and transpose the chunks, which are let go one by one, so that the whole is never there twice.
+
+    Args:
+        chunks: float32, shape (documents of the chunk, terms) each; the list is empty afterwards.
+        found: In how many documents each term occurs.
+
+    Returns:
+        float32, shape (terms, documents).
+    """
+    ends = np.concatenate([[0], np.cumsum(found)])
+    data, columns = np.empty(ends[-1], np.float32), np.empty(ends[-1], np.int32)
+    free, first = ends[:-1].copy(), 0
+    chunks.reverse()
+    while chunks:
+        part = chunks.pop().tocsc()
+        counts = np.diff(part.indptr)
+        places = np.arange(part.nnz) + np.repeat(free - part.indptr[:-1], counts)
+        data[places], columns[places] = part.data, part.indices + first
+        free += counts
+        first += part.shape[0]
+    return sparse.csr_array((data, columns, ends), shape=(len(found), first))
+
+
 class BM25Retriever(Retriever):
     """BM25; documents without a positive score, such as those that share no word with the query, are no answers.
 
@@ -143,9 +167,7 @@ class BM25Retriever(Retriever):
             norm = np.repeat(self.k1 * (1 - self.b + self.b * length / mean), np.diff(chunk.indptr))
             chunk.data = (idf[chunk.indices] * (chunk.data / (chunk.data + norm))).astype(np.float32)
             chunk.resize(chunk.shape[0], terms)
-        stacked = sparse.vstack(chunks, format="csr")
-        chunks.clear()
-        self._weights = stacked.tocsc().T
+        self._weights = _by_term(chunks, np.asarray(found, np.int64))
 
     def _idf(self, found: NDArray[np.float64], documents: int) -> NDArray[np.float64]:
         """Return each term's idf from the number of documents that hold it; column 0 stands for no term."""

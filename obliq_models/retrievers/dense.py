@@ -97,7 +97,7 @@ class DenseRetriever(Retriever):
         UserError: If a prompt name is unknown, or a length is more than the model has positions for.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- each is a setting of its own
         self,
         model: SentenceTransformer,
         *,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped]
+from sklearn.feature_extraction.text import CountVectorizer
 
 from obliq_models.retrievers.base import Retriever, Texts, batches
 from obliq_models.retrievers.function_words import FUNCTION_WORDS
@@ -30,7 +30,7 @@ SAMPLE = 4_000
 CHUNK = 2_000
 
 
-def load(name: str, revision: str | None = None, **_: object) -> StylometryRetriever:
+def load(_name: str, **_: object) -> StylometryRetriever:
     """Return an untouched retriever; there is nothing to load."""
     return StylometryRetriever()
 

@@ -23,10 +23,18 @@ if TYPE_CHECKING:
 CUT_OFF = 10
 GAINS = [1 / math.log2(rank + 1) for rank in range(1, CUT_OFF + 1)]
 
-# Queries that also say what two of the techniques are about.
+# Wordier names, which also say what the technique is about: they show what the short names leave out.
 OBJECTS = {
+    "integer-induction": "mathematical induction on integers",
+    "ordinal-induction": "finite induction on natural numbers of omega",
     "finite-set-induction": "induction on finite sets",
+    "counting-by-bijection": "bijection, one-to-one correspondence between two sets of the same size",
+    "counting-by-parts": "counting a disjoint union part by part",
+    "supremum": "least upper bound, supremum of a bounded set of reals",
+    "squeeze": "squeeze theorem, limit comparison",
     "series-comparison": "comparison test, ratio test, geometric series",
+    "interchange-of-sums": "interchanging the order of summation in a double sum",
+    "lagrange": "Lagrange's theorem, order of an element",
 }
 
 Texts = Mapping[str, str]
@@ -146,8 +154,12 @@ def by_name(data: Folder) -> tuple[dict[str, Score], dict[str, Score]]:
 
 
 def mean_ndcg(data: Folder, scorer: Scorer) -> tuple[float, float]:
-    """Return a retriever's mean NDCG@10 under gold and under pooled judgments."""
-    results = (search(scorer, data.documents, data.queries, data.excluded, q) for q in (data.gold, data.pooled))
+    """Return a retriever's mean NDCG@10 under gold and under pooled judgments, from one search."""
+    rows = scorer(list(data.documents.values()), list(data.queries.values()))
+    results = (
+        search(lambda _texts, _queries: rows, data.documents, data.queries, data.excluded, qrels)
+        for qrels in (data.gold, data.pooled)
+    )
     gold, pooled = (fmean(score.ndcg for score in result.values()) for result in results)
     return gold, pooled
 

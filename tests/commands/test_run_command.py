@@ -59,6 +59,8 @@ def test_several_values_may_follow_one_option() -> None:
     assert spread(["-m", "x", "-t", "A", "B", "--device", "cpu", "--data", "d", "e", "-v", "1"]) == [
         "-m", "x", "-t", "A", "-t", "B", "--device", "cpu", "--data", "d", "--data", "e", "-v", "1",
     ]  # fmt: skip
+    assert spread(["--tasks=A", "B"]) == ["--tasks=A", "--tasks", "B"]
+    assert spread(["--batch_size", "3", "--output_folder=a_b"]) == ["--batch-size", "3", "--output-folder=a_b"]
     assert spread(["-t", "A", "--json"]) == ["-t", "A", "--json"]
     assert spread([]) == []
 
@@ -104,7 +106,7 @@ def test_scores_of_a_run_that_is_gone_are_the_rounded_ones(folder: Path, tmp_pat
 
 def test_prediction_file_batch_size_and_output_folder_reach_mteb(folder: Path, tmp_path: Path) -> None:
     done = run(
-        "-m", "bm25", "--data", folder, "--prediction-folder", tmp_path / "pred", "--batch-size", 3,
+        "-m", "bm25", "--data", folder, "--prediction-folder", tmp_path / "pred", "--batch_size", 3,
         "--output-folder", tmp_path / "out", "--json",
     )  # fmt: skip
     assert done.exit_code == 0, done.output

@@ -20,7 +20,7 @@ RUNNER = CliRunner()
 
 @pytest.fixture
 def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One bundled task: three documents, two queries of which one excludes a document, one gold judgment, two pooled."""
+    """One bundled task: three documents, two queries (one excludes a document), one gold judgment, two pooled."""
     folder = tmp_path / "math"
     (folder / "corpus").mkdir(parents=True)
     (folder / "queries+qrels").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +22,10 @@ print(json.dumps({"name": model.name, "found": list(model.search(queries, top_k=
 
 
 def test_the_example_package_is_found_and_runs(tmp_path: Path) -> None:
+    source = shutil.copytree(EXAMPLE, tmp_path / "source")  # building leaves files beside the source
     target = tmp_path / "site"
     wheel = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*wheel, "--target", target, EXAMPLE], check=True, capture_output=True)
+    subprocess.run([*wheel, "--target", target, source], check=True, capture_output=True)
     path = os.pathsep.join([str(target), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", CODE], check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}

@@ -12,32 +12,32 @@ from hypothesis.extra.numpy import arrays
 from obliq_models import search
 
 
-def slow(scores: np.ndarray, k: int, excluded: list[np.ndarray]) -> list[list[tuple[int, float]]]:
+def slow(scores: np.ndarray, k: int, excluded: list[np.ndarray], floor: float) -> list[list[tuple[int, float]]]:
     """Sort everything, best score first and then lower column first; drop what is excluded; cut."""
     answers = []
     for row, barred in zip(scores, excluded, strict=True):
         ranked = sorted(range(len(row)), key=lambda column: (-row[column], column))
-        kept = [column for column in ranked if column not in set(barred.tolist()) and row[column] > -np.inf]
+        kept = [column for column in ranked if column not in set(barred.tolist()) and row[column] > floor]
         answers.append([(column, float(row[column])) for column in kept[:k]])
     return answers
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[np.ndarray, int, list[np.ndarray]]:
+def cases(draw: st.DrawFn) -> tuple[np.ndarray, int, list[np.ndarray], float]:
     rows, width = draw(st.integers(1, 4)), draw(st.integers(1, 30))
     values = st.sampled_from([0.0, -0.0, 1.0, 1.0000001, 0.5, -2.0, float("-inf")])
     scores = draw(arrays(np.float32, (rows, width), elements=values.map(lambda v: float(np.float32(v)))))
     columns = st.lists(st.integers(0, width - 1), max_size=width)
     excluded = [np.array(draw(columns), np.int64) for _ in range(rows)]
-    return scores, draw(st.integers(1, 35)), excluded
+    return scores, draw(st.integers(1, 35)), excluded, draw(st.sampled_from([-np.inf, 0.0, 1.0]))
 
 
 @settings(max_examples=300, deadline=None)
 @given(cases())
-def test_top_k_equals_a_full_sort(case: tuple[np.ndarray, int, list[np.ndarray]]) -> None:
-    scores, k, excluded = case
-    expected = slow(scores.copy(), k, excluded)
-    found = search.top_k(scores, k, excluded)
+def test_top_k_equals_a_full_sort(case: tuple[np.ndarray, int, list[np.ndarray], float]) -> None:
+    scores, *rest = case
+    expected = slow(scores.copy(), *rest)
+    found = search.top_k(scores, *rest)
     assert [list(zip(c.tolist(), s.tolist(), strict=True)) for c, s in found] == expected
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def load(name: str, revision: str | None = None, **settings: object) -> TrigramRetriever:  # noqa: ARG001 -- as mteb calls it
+def load(_name: str, **_settings: object) -> TrigramRetriever:
     """Return the retriever; mteb calls this with the model's name, revision and settings."""
     return TrigramRetriever()
 

@@ -1,0 +1,310 @@
+"""Tasks through mteb's own `evaluate`: exclusions, unanswered queries, both judgments, bad models."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import mteb
+import numpy as np
+import pytest
+from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+from obliq_eval import runs
+from obliq_eval.errors import UserError
+from obliq_eval.evaluation import panels
+from obliq_eval.exclusions import UNANSWERED
+from obliq_eval.metrics import evaluate
+from obliq_eval.records import Ranking
+from obliq_eval.tasks import ObliqTask, folder_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+DIMS = 8
+
+
+def meta(name: str) -> ModelMeta:
+    return ModelMeta(
+        loader=None, name=f"toy/{name}", revision="1", release_date=None, languages=None, n_parameters=None,
+        memory_usage_mb=None, max_tokens=None, embed_dim=DIMS, license=None, open_weights=None,
+        public_training_code=None, public_training_data=None, framework=[],
+        similarity_fn_name=ScoringFunction.DOT_PRODUCT, use_instructions=None, training_datasets=None,
+    )  # fmt: skip
+
+
+def vector(text: str) -> np.ndarray:
+    """The text is the seed, so the same text always has the same vector."""
+    return np.random.default_rng(abs(hash_of(text))).normal(size=DIMS).astype(np.float32)
+
+
+def hash_of(text: str) -> int:
+    return int.from_bytes(text.encode()[:12].ljust(12, b"\0"), "big")
+
+
+class Encoder:
+    """mteb's encoder protocol, and nothing of this project's."""
+
+    def __init__(self, change: Callable[[np.ndarray], np.ndarray] = lambda vectors: vectors) -> None:
+        self.mteb_model_meta = meta("encoder")
+        self.change = change
+
+    def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+        return self.change(np.stack([vector(text) for batch in inputs for text in batch["text"]]))
+
+    def similarity(self, a: Any, b: Any) -> np.ndarray:
+        return np.asarray(a) @ np.asarray(b).T
+
+    def similarity_pairwise(self, a: Any, b: Any) -> np.ndarray:
+        return (np.asarray(a) * np.asarray(b)).sum(axis=1)
+
+
+class CrossEncoder:
+    def __init__(self) -> None:
+        self.mteb_model_meta = meta("cross").model_copy(update={"model_type": ["cross-encoder"]})
+
+    def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> np.ndarray:
+        first = [t for b in inputs1 for t in b["text"]]
+        second = [t for b in inputs2 for t in b["text"]]
+        return np.array([float(vector(a) @ vector(b)) for a, b in zip(first, second, strict=True)], dtype=np.float32)
+
+
+class Search:
+    """mteb's search protocol with fixed answers; it never hears of exclusions."""
+
+    def __init__(self, answers: Mapping[str, Mapping[str, float]]) -> None:
+        self.mteb_model_meta = meta("search")
+        self.answers = answers
+        self.columns: list[str] = []
+
+    def index(self, corpus: Any, **_: Any) -> None:
+        self.size = len(corpus)
+
+    def search(self, queries: Any, *, top_k: int, **_: Any) -> dict[str, dict[str, float]]:
+        self.columns = queries.column_names
+        best = {q: sorted(self.answers.get(q, {}).items(), key=lambda x: -x[1])[:top_k] for q in queries["id"]}
+        return {q: dict(answer) for q, answer in best.items() if answer}
+
+
+def evaluated(task: ObliqTask, model: Any, folder: Path, **more: Any) -> dict[str, Any]:
+    result = mteb.evaluate(
+        model, task, cache=mteb.ResultCache(folder / "results"), overwrite_strategy="always", co2_tracker=False,
+        show_progress_bar=False, **more,
+    )  # fmt: skip
+    scores: dict[str, Any] = result.task_results[0].scores["test"][0]
+    return scores
+
+
+def ranking_oracle(query: str, corpus: Mapping[str, str], excluded: list[str], depth: int) -> list[str]:
+    """Score everything, mask, sort, cut."""
+    scores = {d: float(np.float32(vector(query) @ vector(text))) for d, text in corpus.items() if d not in excluded}
+    return sorted(scores, key=lambda d: (scores[d], d), reverse=True)[:depth]
+
+
+@pytest.fixture
+def random_task(write_task: Callable[..., Path]) -> tuple[Path, dict[str, str], dict[str, str], dict[str, list[str]]]:
+    """1,200 documents, so that the cut at 1,000 bites; q0 excludes 150 documents, others a few, q3 none."""
+    rng = np.random.default_rng(5)
+    corpus = {f"d {i}/é": f"{i} document" for i in range(1200)}
+    queries = {f"q{i}": f"{i} query" for i in range(4)}
+    ids = list(corpus)
+    gold = {q: {ids[i]: 1 for i in rng.choice(1200, 30, replace=False)} for q in queries}
+    pooled = {q: {**grades, ids[7]: 1, ids[9]: 2} for q, grades in gold.items()}
+    best = {q: ranking_oracle(text, corpus, [], 1200) for q, text in queries.items()}
+    exclusions = {"q0": best["q0"][:150], "q1": best["q1"][:3], "q2": [best["q2"][0], best["q2"][999]]}
+    return write_task(corpus, queries, gold, pooled, exclusions), corpus, queries, exclusions
+
+
+def stored(scores: Mapping[str, Any]) -> runs.Run:
+    return runs.load(scores["obliq_run"]).read()
+
+
+def test_an_encoder_of_mteb_is_ranked_as_by_the_slow_masked_reference(random_task: Any, tmp_path: Path) -> None:
+    folder, corpus, queries, exclusions = random_task
+    scores = evaluated(folder_task(folder), Encoder(), tmp_path)
+    run = stored(scores)
+    for query, text in queries.items():
+        expected = ranking_oracle(text, corpus, exclusions.get(query, []), 1000)
+        assert len(run.rankings[query]) == 1000
+        assert list(run.rankings[query].documents)[:900] == expected[:900]
+        assert set(run.rankings[query].documents) == set(expected)
+
+
+def test_mteb_writes_what_our_panel_says(random_task: Any, tmp_path: Path) -> None:
+    task = folder_task(random_task[0])
+    scores = evaluated(task, Encoder(), tmp_path)
+    found = panels(stored(scores), task_data(random_task[0]))
+    assert set(found) == {"gold", "pooled"}
+    for name, prefix in (("gold", ""), ("pooled", "pooled_")):
+        for measure, mean in found[name].means().items():
+            assert mean is not None
+            assert scores[prefix + measure.replace("@", "_at_")] == round(mean, 5)
+    assert scores["main_score"] == scores["ndcg_at_10"]
+    assert scores["pooled_ndcg_at_10"] != scores["ndcg_at_10"]
+
+
+def task_data(folder: Path) -> Any:
+    task = folder_task(folder)
+    task.load_data()
+    return task.data
+
+
+def test_excluded_documents_make_room_before_the_cut(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    """x1 .9, x2 .8, g .7 with x1 and x2 excluded: g is first, so NDCG is 1 at every depth."""
+    folder = write_task({"x1": "a", "x2": "b", "g": "c"}, {"q": "?"}, {"q": {"g": 1}}, exclusions={"q": ["x1", "x2"]})
+    model = Search({"q": {"x1": 0.9, "x2": 0.8, "g": 0.7}})
+    task = folder_task(folder)
+    task._top_k = 2
+    scores = evaluated(task, model, tmp_path)
+    assert scores["ndcg_at_1"] == 1.0
+    assert stored(scores).rankings["q"].documents == ("g",)
+    assert model.columns == ["id", "text"]
+
+
+def test_a_gold_document_that_is_excluded_counts_as_missed(
+    write_task: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two gold documents, one of them excluded: recall is 1/2; NDCG@10 is 1 / (1 + 1/log2(3)) = .61315."""
+    folder = write_task({"x": "a", "g": "c"}, {"q": "?"}, {"q": {"g": 1, "x": 1}}, exclusions={"q": ["x"]})
+    scores = evaluated(folder_task(folder), Search({"q": {"x": 0.9, "g": 0.7}}), tmp_path)
+    assert scores["recall_at_10"] == 0.5
+    assert scores["ndcg_at_10"] == pytest.approx(1 / (1 + 1 / np.log2(3)), abs=5e-6)
+    assert "1 gold documents are also excluded" in caplog.text
+
+
+def test_reranking_candidates_lose_what_is_excluded_before_the_pool_is_cut(random_task: Any, tmp_path: Path) -> None:
+    folder, corpus, queries, exclusions = random_task
+    predictions = {
+        "mteb_model_meta": {"model_name": "first/stage", "revision": "1"},
+        "default": {
+            "test": {q: {d: float(vector(t) @ vector(x)) for d, x in corpus.items()} for q, t in queries.items()}
+        },
+    }
+    task = folder_task(folder)
+    (tmp_path / "pred").mkdir()
+    (tmp_path / "pred" / task.prediction_file_name).write_text(json.dumps(predictions))
+    scores = evaluated(task.convert_to_reranking(tmp_path / "pred", top_k=20), CrossEncoder(), tmp_path)
+    run = stored(scores)
+    for query, text in queries.items():
+        assert list(run.rankings[query].documents) == ranking_oracle(text, corpus, exclusions.get(query, []), 20)
+
+
+def test_an_unanswered_query_counts_in_mtebs_own_file(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    """Two queries, one answered perfectly: every mean is 1/2."""
+    folder = write_task({"a": "a", "b": "b"}, {"q1": "1", "q2": "2"}, {"q1": {"a": 1}, "q2": {"b": 1}})
+    scores = evaluated(folder_task(folder), Search({"q1": {"a": 1.0}}), tmp_path, prediction_folder=tmp_path / "p")
+    for measure in ("ndcg_at_10", "recall_at_10", "mrr_at_10", "map_at_10", "hit_rate_at_1"):
+        assert scores[measure] == 0.5, measure
+    assert scores["n_queries"] == 2
+    assert scores["n_unanswered"] == 1
+    manifest = runs.load(scores["obliq_run"]).manifest
+    assert manifest is not None
+    assert manifest.unanswered == ("q2",)
+    assert stored(scores).rankings["q2"].documents == ()
+    predicted = json.loads((tmp_path / "p" / "toy_predictions.json").read_text())["default"]["test"]
+    assert predicted["q2"] == {UNANSWERED: 0.0}
+
+
+def test_queries_without_a_relevant_document_are_left_out_in_both_forms(
+    write_task: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"q1": "1", "q2": "2", "q3": "3"}
+    answers = {q: {"b": 0.9, "a": 0.8} for q in texts}
+    expected = None
+    for name, gold in (
+        ("without", {"q1": {"a": 1}, "q3": {"b": 1}}),
+        ("zero", {"q1": {"a": 1}, "q2": {"a": 0}, "q3": {"b": 1}}),
+    ):
+        folder = write_task({"a": "a", "b": "b"}, texts, gold, name=name)
+        scores = evaluated(folder_task(folder), Search(answers), tmp_path)
+        shown = {k: v for k, v in scores.items() if "nauc" not in k and k != "obliq_run"}
+        expected = expected or shown
+        assert shown == expected
+        assert shown["n_queries"] == 2
+    assert "1 queries have no relevant document and are left out: q2" in caplog.text
+
+
+def test_ties_follow_trec_evals_rule_whatever_the_order(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    """Only a is gold, and a and b tie: b comes first, so NDCG is 1/log2(3) = .63093 and the reciprocal rank is 1/2."""
+    folder = write_task({"a": "a", "b": "b"}, {"q": "?"}, {"q": {"a": 1}})
+    for answer in ({"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}):
+        scores = evaluated(folder_task(folder), Search({"q": answer}), tmp_path)
+        assert (scores["ndcg_at_10"], scores["mrr_at_10"]) == (0.63093, 0.5)
+        assert evaluate({"q": answer}, {"q": {"a": 1}}, ["ndcg@10"]).mean("ndcg@10") == pytest.approx(
+            0.630930, abs=1e-6
+        )
+
+
+def test_the_same_evaluation_is_stored_once(random_task: Any, tmp_path: Path, obliq_home: Path) -> None:
+    first = evaluated(folder_task(random_task[0]), Encoder(), tmp_path)
+    files = {p: p.stat().st_mtime_ns for p in obliq_home.glob("runs/*/run.parquet")}
+    second = evaluated(folder_task(random_task[0]), Encoder(), tmp_path)
+    assert first["obliq_run"] == second["obliq_run"]
+    assert {p: p.stat().st_mtime_ns for p in obliq_home.glob("runs/*/run.parquet")} == files
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda v: np.where(np.arange(len(v))[:, None] == 1, np.nan, v),
+            "toy/encoder returned NaN or infinity in 1 of",
+        ),
+        (lambda v: v[:-1], r"toy/encoder returned \d+ vectors for \d+ texts"),
+    ],
+)
+def test_an_encoder_that_breaks_is_named(
+    write_task: Callable[..., Path], tmp_path: Path, change: Any, sentence: str, obliq_home: Path
+) -> None:
+    folder = write_task({"a": "a", "b": "b", "c": "c"}, {"q1": "1", "q2": "2"}, {"q1": {"a": 1}, "q2": {"b": 1}})
+    with pytest.raises(UserError, match=sentence):
+        evaluated(folder_task(folder), Encoder(change), tmp_path)
+    assert not list(obliq_home.glob("runs/*/run.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"a": float("nan")}, "query 'q': document 'a' has a score that is not a finite number"),
+        ({"zzz": 1.0}, "a document that is not in the corpus: 'zzz' for query 'q'"),
+    ],
+)
+def test_a_search_model_that_breaks_is_named(
+    write_task: Callable[..., Path], tmp_path: Path, answer: dict[str, float], sentence: str
+) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}})
+    with pytest.raises(UserError, match=sentence):
+        evaluated(folder_task(folder), Search({"q": answer}), tmp_path)
+
+
+def test_a_run_that_cannot_be_stored_does_not_cost_the_result(
+    write_task: Callable[..., Path], tmp_path: Path, obliq_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}})
+    task = folder_task(folder)
+    task.load_data()
+    (obliq_home / "runs").write_text("a file where a folder should be")
+    scores = evaluated(task, Search({"q": {"a": 1.0}}), tmp_path)
+    assert scores["ndcg_at_10"] == 1.0
+    assert "obliq_run" not in scores
+    assert "could not be stored" in caplog.text
+
+
+def test_a_folder_may_not_take_a_tasks_name(write_task: Callable[..., Path]) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}}, name="OBLIQ-Writing")
+    with pytest.raises(UserError, match="has the name of a registered task"):
+        folder_task(folder)
+
+
+def test_a_folders_revision_follows_its_content(write_task: Callable[..., Path]) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}})
+    before = folder_task(folder).metadata.revision
+    assert before == folder_task(folder).metadata.revision
+    (folder / "queries+qrels" / "qrels.tsv").write_text("q\ta\t2\n")
+    assert folder_task(folder).metadata.revision != before
+
+
+def test_without_drops_before_it_cuts() -> None:
+    ranking = Ranking.of(["x", "y", "z"], [3.0, 2.0, 1.0])
+    assert ranking.without(frozenset({"x"}), 1).documents == ("y",)
