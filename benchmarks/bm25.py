@@ -112,7 +112,7 @@ def wildchat(folder: Path, documents: int, name: str) -> None:
     file = folder / f"wildchat-{documents}.arrow"
     if not file.exists():
         schema = pa.schema({"id": pa.string(), "text": pa.string()})
-        source = texts(documents, 640, np.random.default_rng(2), size=2_000_000)
+        source = texts(documents, 576, np.random.default_rng(2), size=2_000_000)
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
             for first in range(0, documents, 1000):
                 part = [text for _, text in zip(range(min(1000, documents - first)), source, strict=False)]

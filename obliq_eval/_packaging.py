@@ -8,9 +8,11 @@ from setuptools.command.build_py import build_py
 
 HOOK_FILE = "obliq_mteb_hook.pth"
 # Every interpreter of the environment runs this line, so it imports nothing and searches no folder: it adds a finder
-# that turns to `obliq_eval.hook` when mteb is looked for. Python allows a start-up file no more than single lines.
+# that turns to `obliq_eval.hook` when mteb is looked for. Code in a start-up file must fit on one line. In a virtual
+# environment Python reads the file twice; `obliq_eval.hook` allows for several finders.
 HOOK_LINE = (
-    'import sys; sys.meta_path.insert(0, type("Finder", (), {"__module__": "obliq_eval.hook", "find_spec": staticmethod('
+    "import sys; sys.meta_path.insert(0, "
+    'type("Finder", (), {"__module__": "obliq_eval.hook", "find_spec": staticmethod('
     "lambda name, path=None, target=None: "
     '__import__("obliq_eval.hook").hook.find_spec(name, path, target) if name == "mteb" else None)}))\n'
 )

@@ -34,6 +34,7 @@ class Evaluation:
         encode_kwargs: What mteb passed to the model's `encode`.
         reranked: Whether candidates of an earlier run were reranked.
         excluded: How many excluded documents had to be dropped from the model's answers.
+        counts: What the model itself counted, such as truncated texts.
     """
 
     data: Dataset
@@ -43,6 +44,7 @@ class Evaluation:
     encode_kwargs: Mapping[str, Any] = field(default_factory=dict)
     reranked: bool = False
     excluded: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def panels(run: Run, data: Dataset) -> dict[str, metrics.Panel]:
@@ -110,7 +112,7 @@ def _manifest(evaluation: Evaluation, scored: Mapping[str, metrics.Panel]) -> ru
         depth=evaluation.run.depth,
         n_queries=len(gold.queries),
         unanswered=gold.unanswered,
-        counts={"excluded documents dropped from the answers": evaluation.excluded},
+        counts={"excluded documents dropped from the answers": evaluation.excluded, **evaluation.counts},
         seconds=evaluation.seconds,
         versions=runs.versions(),
         hardware=runs.hardware(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -39,7 +40,7 @@ def whole_file(target: Path) -> Iterator[Path]:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}") from error
+        raise _cannot_write(target, error) from error
 
 
 @contextmanager
@@ -63,7 +64,12 @@ def whole_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(part, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}") from error
+        raise _cannot_write(target, error) from error
+
+
+def _cannot_write(target: Path, error: OSError) -> UserError:
+    hint = "; free space, or set OBLIQ_HOME to another disk" if error.errno == errno.ENOSPC else ""
+    return UserError(f"cannot write {target}: {error.strerror or error}{hint}")
 
 
 def _umask() -> int:

@@ -164,9 +164,7 @@ def _list_row(line: str) -> Row:
     query = next((row[key] for key in QUERY_KEYS if key in row), None)
     documents = next((row[key] for key in LIST_KEYS if key in row), None)
     if not isinstance(query, str):
-        raise ValueError(
-            f'expected a string in one of {", ".join(QUERY_KEYS)} ("007", not 7)'
-        )
+        raise ValueError(f'expected a string in one of {", ".join(QUERY_KEYS)} ("007", not 7)')
     if not isinstance(documents, list) or not all(isinstance(document, str) for document in documents):
         raise ValueError(f"query {query!r}: expected a list of strings in one of {', '.join(LIST_KEYS)}")
     if len(set(documents)) < len(documents):

@@ -51,7 +51,7 @@ class ObliqTask(AbsTaskRetrieval):
         data = self.data = sources.load(self.reference)
         gold = data.gold
         if not gold.queries:
-            raise UserError(f"{data.name} has no gold judgments to evaluate with; the mirror holds pooled ones alone")
+            raise UserError(f"{data.name} has no gold judgment above 0, so nothing can be evaluated; check its qrels")
         if gold.unjudgeable:
             logger.warning(
                 "%s: %d queries have no relevant document and are left out: %s",
@@ -99,6 +99,7 @@ class ObliqTask(AbsTaskRetrieval):
             encode_kwargs=kwargs.get("encode_kwargs") or {},
             reranked=data_split["top_ranked"] is not None,
             excluded=search.dropped,
+            counts=getattr(model, "counts", {}),
         )
         return scores | record(evaluation)
 
@@ -202,8 +203,8 @@ def benchmarks() -> tuple[Benchmark, ...]:
         Benchmark(
             name="OBLIQ-Bench",
             tasks=tuple(task() for task in OFFICIAL_TASKS),
-            description="Relevance is a latent attribute that a document never states. Gold judgments first, pooled ones "
-            "beside them; the paper gives no mean over tasks.",
+            description="Relevance is a latent attribute that a document never states. Gold judgments first, pooled "
+            "ones beside them; the paper gives no mean over tasks.",
             reference="https://arxiv.org/abs/2605.06235",
             citation=PAPER,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from obliq_eval.data.official import NEEDED
 from obliq_eval.errors import UserError
@@ -51,12 +51,11 @@ def hub_errors(repository: str, revision: str, *also: type[Exception]) -> Iterat
     """
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
-    http_error: type[Exception] = HfHubHTTPError.__bases__[
-        0
-    ]  # of whichever HTTP library this release of the client uses
+    http_error = HfHubHTTPError.__bases__[0]  # of whichever HTTP library this release of the client uses
+    kinds = cast("tuple[type[Exception], ...]", (OSError, EntryNotFoundError, http_error, *also))
     try:
         yield
-    except (OSError, EntryNotFoundError, http_error, *also) as error:
+    except kinds as error:
         raise UserError(_sentence(list(_chain(error)), repository, revision)) from error
 
 

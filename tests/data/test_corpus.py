@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from obliq_eval.data import corpus
@@ -94,7 +95,9 @@ def test_a_key_is_converted_once_and_another_key_again(tmp_path: Path) -> None:
     assert open_corpus(path, "k3")[1].documents == 5
 
 
-@pytest.mark.parametrize("damage", ["corpus.arrow cut", "corpus.arrow empty", "facts.json cut", "facts.json gone"])
+@pytest.mark.parametrize(
+    "damage", ["corpus.arrow cut", "corpus.arrow empty", "corpus.arrow short", "facts.json cut", "facts.json gone"]
+)
 def test_a_damaged_table_is_converted_again(damage: str, home: Path) -> None:
     rows = [(str(n), "text " * 50) for n in range(3 * corpus.BATCH_ROWS)]
     table_of(lambda: rows, "k", "rows")
@@ -102,6 +105,14 @@ def test_a_damaged_table_is_converted_again(damage: str, home: Path) -> None:
     path = next(home.rglob(name))
     if how == "gone":
         path.unlink()
+    elif how == "short":  # a whole stream, but of one batch less
+        with pa.memory_map(str(path)) as file:
+            batches = list(pa.ipc.open_stream(file))
+            shorter = pa.BufferOutputStream()
+            with pa.ipc.new_stream(shorter, batches[0].schema) as writer:
+                for batch in batches[:-1]:
+                    writer.write_batch(batch)
+        path.write_bytes(shorter.getvalue())
     else:
         path.write_bytes(path.read_bytes()[: 0 if how == "empty" else path.stat().st_size // 2])
     assert list(table_of(lambda: rows, "k", "rows")[0]["id"]) == [i for i, _ in rows]

@@ -301,11 +301,12 @@ def test_a_part_of_the_cache_is_never_taken_for_the_whole(
 
 def test_offline_the_mirror_is_never_another_revision(repos: list[Repo], tmp_path: Path) -> None:
     """`datasets`, left alone, takes the newest revision in its cache when the hub is out of reach."""
-    other = "import datasets; datasets.load_dataset('mteb/OBLIQBenchRetrieval', 'writing-corpus')"
-    with LoopbackHub([repos[0], replace(repos[1], revision="a" * 40)]) as hub:
-        opened(hub.url, tmp_path, before=other)
+    other = f"import datasets; datasets.load_dataset('{MIRROR}', 'writing-corpus', revision='{'a' * 40}')"
+    with LoopbackHub([replace(repos[1], revision="a" * 40), repos[1]]) as hub:
+        opened(hub.url, tmp_path, "mirror:OBLIQ-Congress", before=other)
         (told,) = errors(hub.url, tmp_path, "mirror:OBLIQ-Writing", HF_HUB_OFFLINE="1")
-    assert "not in the local cache" in told
+    assert f"{MIRROR} at commit {MIRROR_REVISION[:12]} could not be fetched" in told
+    assert "writing-corpus" in told
 
 
 def test_exclusions_are_what_the_candidates_leave_out() -> None:

@@ -24,10 +24,10 @@ FOREIGN = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "MTEB_", "OBLIQ_", "PYTHON") 
 
 
 class Environment:
-    """A virtual environment that finds the running one's packages after its own.
+    """A virtual environment that finds the running one's packages after its own, except obliq.
 
-    The running environment's folder is named by a plain path line, so its start-up files, the hook among them, are
-    not read: what the hook does there comes from what was installed here.
+    They are linked into a folder that is named by a plain path line. Whatever obliq is installed where the tests run,
+    and its start-up file, stay out: what happens here comes from what was installed here.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,8 +35,13 @@ class Environment:
         places = {"base": str(folder), "platbase": str(folder)}
         self.bin = Path(sysconfig.get_path("scripts", "venv", places))
         self.site = Path(sysconfig.get_path("purelib", "venv", places))
-        outer = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-        (self.site / "outer.pth").write_text("".join(f"{path}\n" for path in sorted(outer)), "utf-8")
+        self.outer = folder / "outer"
+        self.outer.mkdir()
+        for site in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+            for path in Path(site).iterdir():
+                if "obliq" not in path.name and path.suffix != ".pth":
+                    (self.outer / path.name).symlink_to(path)
+        (self.site / "outer.pth").write_text(f"{self.outer}\n", "utf-8")
 
     def pip(self, *words: str | Path) -> None:
         """Run pip on this environment."""

@@ -118,7 +118,7 @@ def finders(environment: Any, home: Path, *options: str) -> int:
 
 
 def test_the_hook_imports_nothing(installed: Any, bare: Any, tmp_path: Path) -> None:
-    assert finders(installed, tmp_path) == 1
+    assert finders(installed, tmp_path) > 0
     assert finders(bare, tmp_path) == 0
     assert imported(installed, tmp_path) == imported(bare, tmp_path)
 
@@ -164,11 +164,8 @@ def test_looking_for_mteb_does_not_register(installed: Any, tmp_path: Path) -> N
 
 
 def test_without_mteb_the_import_fails_as_ever(installed: Any, tmp_path: Path) -> None:
-    (installed.site / "outer.pth").rename(tmp_path / "outer.pth")
-    try:
-        done = installed.run(tmp_path, "-c", "import importlib.util as u; print(u.find_spec('mteb')); import mteb")
-    finally:
-        (tmp_path / "outer.pth").rename(installed.site / "outer.pth")
+    code = f"import sys, importlib.util as u; sys.path.remove({str(installed.outer)!r}); print(u.find_spec('mteb'))"
+    done = installed.run(tmp_path, "-c", f"{code}; import mteb")
     assert (done.returncode, done.stdout) == (1, "None\n")
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'mteb'"
 
@@ -202,9 +199,8 @@ def test_a_finder_that_fails_or_has_an_old_form_is_dealt_with_as_python_does(ins
 
 def test_a_folder_called_mteb_is_no_mteb(installed: Any, tmp_path: Path) -> None:
     (tmp_path / "mteb").mkdir()
-    outer = (installed.site / "outer.pth").read_text("utf-8").split("\n")
-    code = f"import sys; sys.path = ['.'] + [p for p in sys.path if p not in {outer}]; import mteb; print(mteb.__path__)"
-    assert installed.ask(tmp_path, "-c", code).startswith("_NamespacePath")
+    code = f"import sys; sys.path.append('.'); sys.path.remove({str(installed.outer)!r}); import mteb"
+    assert installed.ask(tmp_path, "-c", f"{code}; print(mteb.__path__)").startswith("_NamespacePath")
 
 
 # --- the switch, and an mteb that it does not know
@@ -316,9 +312,8 @@ def test_registering_again_and_reloading_change_nothing(reports: list[dict[str, 
 
 
 def test_models_of_another_package_that_fail_to_import_are_warned_about(reports: list[dict[str, Any]]) -> None:
-    assert "the models of package unlucky (bad = unlucky:MODELS) are left out: OSError: no such device" in (
-        reports[0]["stderr"]
-    )
+    warning = "the models of package unlucky (bad = unlucky:MODELS) are left out: OSError: no such device"
+    assert warning in reports[0]["stderr"]
 
 
 def test_the_tasks_module_may_be_imported_before_mteb(installed: Any, tmp_path: Path) -> None:

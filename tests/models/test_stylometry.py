@@ -38,7 +38,7 @@ def test_frequencies_and_cosine_worked_out_by_hand(table: Table) -> None:
 
 
 def test_scores_equal_cosine_delta_computed_slowly(table: Table) -> None:
-    rng = random.Random(1)  # noqa: S311 -- texts, not secrets
+    rng = random.Random(1)
     words = ["the", "of", "and", "We,", "ran.", "to-day", "but", "cats"]
     texts = {f"d{i}": " ".join(rng.choices(words, k=30)) for i in range(12)}
     model = stylometry.StylometryRetriever(ngrams=50)
