@@ -100,7 +100,7 @@ class Vocabulary(dict[str, int]):
 
 def _stemmer() -> Callable[[str], str]:
     try:
-        import Stemmer  # type: ignore[import-not-found]  # optional
+        import Stemmer
     except ImportError as error:
         raise MissingExtraError("PyStemmer", "stem", "BM25 with stemming") from error
     stem: Callable[[str], str] = Stemmer.Stemmer("english").stemWord

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import random
 import re
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -145,8 +146,8 @@ def test_stemming_joins_forms(table: Table) -> None:
     assert list(search(table, "stem", texts, "catalogue cat")) == []
 
 
-@pytest.mark.skipif(STEMMER, reason="PyStemmer is installed")
-def test_a_missing_stemmer_is_named_with_its_command() -> None:
+def test_a_missing_stemmer_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Stemmer", None)
     with pytest.raises(MissingExtraError, match=r"PyStemmer: pip install 'obliq\[stem\]'"):
         bm25.load("obliq/bm25-stem", variant="stem")
 
