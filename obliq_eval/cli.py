@@ -18,10 +18,16 @@ from obliq_eval.errors import UserError
 
 COMMANDS = {
     "run": ("obliq_eval.commands.run:app", "Evaluate a model on tasks, as `mteb run` does, or on your own folder."),
+    "eval": ("obliq_eval.commands.evaluate:app", "Score a run: the panel under gold and pooled judgments."),
+    "compare": ("obliq_eval.commands.compare:app", "Compare runs with a baseline: paired tests, queries, a page."),
     "tasks": ("obliq_eval.commands.tasks:app", "List the tasks: what they hold, what decides relevance, licences."),
     "models": ("obliq_eval.commands.models:app", "List the models: names, licences, what they need, risks."),
     "data": ("obliq_eval.commands.data:app", "Fetch, check and export the data of a task or folder."),
+    "analyze": ("obliq_eval.commands.analyze:app", "The paper's analyses over runs: tables, JSON, pictures."),
     "runs": ("obliq_eval.commands.runs:app", "List, compare, export and import stored runs."),
+    "verify-paper": ("obliq_eval.commands.verify_paper:app", "Compare stored runs with the paper's figures."),
+    "import-authors": ("obliq_eval.commands.import_authors:app", "Import the paper's own runs and score them here."),
+    "leaderboard": ("obliq_eval.commands.leaderboard:app", "Build the leaderboards, add submissions, check both."),
     "doctor": ("obliq_eval.commands.doctor:app", "Say what is installed and reachable, and what would fail."),
 }
 """Each subcommand with the Typer application behind it and one line of help."""

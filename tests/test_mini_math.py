@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from mini import metamath, metamath_measure, metamath_text  # noqa: E402 - scripts/ is no installed package
-from mini.common import SourceError  # noqa: E402
-from mini.metamath_card import FIGURES  # noqa: E402
-from mini.metamath_parser import SET_MM, Theorem, parse, read_source  # noqa: E402
-from mini.metamath_techniques import TECHNIQUES  # noqa: E402
-from mini.metamath_text import hide, reads_as_english, strip_markup  # noqa: E402
+from mini import metamath, metamath_measure, metamath_text
+from mini.common import SourceError
+from mini.metamath_card import FIGURES
+from mini.metamath_parser import SET_MM, Theorem, parse, read_source
+from mini.metamath_techniques import TECHNIQUES
+from mini.metamath_text import hide, reads_as_english, strip_markup
 
 BUNDLED = ROOT / "obliq_eval" / "data" / "mini" / "math"
 
