@@ -13,12 +13,13 @@ from obliq_eval.catalogue import catalogue
 from obliq_eval.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from obliq_eval.records import Dataset, Run
 
 logger = logging.getLogger("obliq")
 PANEL = ("ndcg@10", "ndcg@50", "recall@10", "recall@50", "recall@100", "recall@1000")
+ROUNDING = 2e-5  # mteb rounds its means to five decimals
 RERUN_SETTINGS = frozenset({"device", "show_progress_bar"})  # these change how long a run takes, not what it says
 
 
@@ -32,7 +33,7 @@ class Evaluation:
         run: Canonical answers, exclusions applied.
         seconds: Wall-clock time of the search and mteb's scoring.
         encode_kwargs: What mteb passed to the model's `encode`.
-        reranked: Whether candidates of an earlier run were reranked.
+        candidates: Documents of an earlier run that were reranked, by query; None for a search of everything.
         excluded: How many excluded documents had to be dropped from the model's answers.
         counts: What the model itself counted, such as truncated texts.
     """
@@ -42,7 +43,7 @@ class Evaluation:
     run: Run
     seconds: float
     encode_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    reranked: bool = False
+    candidates: Mapping[str, Sequence[str]] | None = None
     excluded: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -58,12 +59,20 @@ def panels(run: Run, data: Dataset) -> dict[str, metrics.Panel]:
     return {name: metrics.score(run, part, PANEL) for name, part in parts.items() if part.queries}
 
 
-def record(evaluation: Evaluation) -> dict[str, Any]:
-    """Score both judgments, store the run, and return what mteb's result file gets beside mteb's own scores.
+def record(evaluation: Evaluation, scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Score both judgments, store the run, and return what mteb's result file is to hold.
+
+    Args:
+        evaluation: What was searched and found.
+        scores: What mteb computed for the gold judgments.
 
     Returns:
-        `pooled_ndcg_at_10` and so on, rounded to five decimals as mteb rounds; how many queries there were and how
-        many of them got no answer; the id of the stored run.
+        mteb's scores; `ndcg_at_10` and so on as our panel has them, rounded to five decimals as mteb rounds, since the
+        two may sum in another order; the same with `pooled_` in front; no recall deeper than the run; how many queries
+        there were and how many of them got no answer; the id of the stored run.
+
+    Raises:
+        UserError: If mteb and our panel disagree by more than rounding.
     """
     scored = panels(evaluation.run, evaluation.data)
     gold = scored["gold"]
@@ -72,19 +81,33 @@ def record(evaluation: Evaluation) -> dict[str, Any]:
             "%s: %d of %d queries got no answer and score 0: %s",
             evaluation.data.name, len(gold.unanswered), len(gold.queries), ", ".join(gold.unanswered[:5]),
         )  # fmt: skip
-    extra: dict[str, Any] = {"queries": "all", "n_queries": len(gold.queries), "n_unanswered": len(gold.unanswered)}
-    if "pooled" in scored:
-        means = scored["pooled"].means()
-        extra |= {f"pooled_{m.replace('@', '_at_')}": round(v, 5) for m, v in means.items() if v is not None}
+    merged = _merged(scores, scored)
+    merged |= {"queries": "all", "n_queries": len(gold.queries), "n_unanswered": len(gold.unanswered)}
     try:
-        extra["obliq_run"] = runs.store(evaluation.run, _manifest(evaluation, scored)).name
+        merged["obliq_run"] = runs.store(evaluation.run, _manifest(evaluation, scored)).name
     except UserError as error:  # hours of encoding must not be lost with the run
         logger.warning("the run could not be stored: %s", error)
-    return extra
+    return merged
 
 
-def exclusions_hash(exclusions: Mapping[str, frozenset[str]]) -> str:
-    """Return a hash over what each query excludes; empty where nothing is excluded."""
+def _merged(scores: Mapping[str, Any], scored: Mapping[str, metrics.Panel]) -> dict[str, Any]:
+    merged = dict(scores)
+    for name, prefix in (("gold", ""), ("pooled", "pooled_")):
+        for measure, mean in scored[name].means().items() if name in scored else ():
+            key = prefix + measure.replace("@", "_at_")
+            theirs = merged.pop(key, mean)
+            if mean is None:
+                continue
+            if abs(theirs - mean) > ROUNDING:
+                raise UserError(
+                    f"mteb computes {key} = {theirs} and obliq {mean}: one of them is wrong; please report it"
+                )
+            merged[key] = round(mean, 5)
+    return merged
+
+
+def documents_hash(exclusions: Mapping[str, Collection[str]]) -> str:
+    """Return a hash over the documents of each query, in whatever order; empty where there are none."""
     plain = {query: sorted(ids) for query, ids in sorted(exclusions.items()) if ids}
     if not plain:
         return ""
@@ -103,11 +126,11 @@ def _manifest(evaluation: Evaluation, scored: Mapping[str, metrics.Panel]) -> ru
         for key, value in (part or {}).items()
         if key not in RERUN_SETTINGS
     }
-    if evaluation.reranked:
-        settings["reranked"] = True
+    if evaluation.candidates is not None:
+        settings["reranked"] = documents_hash(evaluation.candidates)
     return runs.Manifest(
         task=data.name,
-        data=runs.Data(data.name, data.revision, data.corpus.source, exclusions_hash(data.exclusions)),
+        data=runs.Data(data.name, data.revision, data.corpus.source, documents_hash(data.exclusions)),
         model=runs.Model(str(meta.name), meta.revision, settings, _alias(str(meta.name))),
         depth=evaluation.run.depth,
         n_queries=len(gold.queries),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from obliq_eval.errors import UserError
 from obliq_eval.records import Ranking, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
 EXCLUDED_COLUMN = "excluded_ids"  # beside `id` and `text` in the table of queries; a list of document ids
 UNANSWERED = "obliq:unanswered"  # stands in an empty answer, which mteb would drop from its means
@@ -47,7 +49,8 @@ class ExcludingSearch:
     def index(self, corpus: Any, **kwargs: Any) -> None:
         """Index the corpus (see mteb's `SearchProtocol`)."""
         self._documents = frozenset(corpus["id"])
-        self._search_model.index(corpus, **kwargs)
+        with _named(self.name, "indexing"):
+            self._search_model.index(corpus, **kwargs)
 
     def search(
         self,
@@ -60,7 +63,8 @@ class ExcludingSearch:
         """Search (see mteb's `SearchProtocol`).
 
         Raises:
-            UserError: If the model answers with documents that do not exist, or with scores that are not finite.
+            UserError: If the model fails, or answers with documents or queries that do not exist, or with scores that
+                are not finite numbers.
         """
         if top_ranked is not None:
             top_ranked = {q: [d for d in ids if d not in self.exclusions.get(q, NONE)] for q, ids in top_ranked.items()}
@@ -69,13 +73,20 @@ class ExcludingSearch:
             queries = queries.remove_columns([c for c in queries.column_names if c == EXCLUDED_COLUMN])
             longest = max((len(self.exclusions.get(q, NONE)) for q in queries["id"]), default=0)
             asked = min(top_k + longest, max(len(self._documents), 1))
-        found = self._search_model.search(queries, top_k=asked, top_ranked=top_ranked, **kwargs)
+        with _named(self.name, "searching"):
+            found = self._search_model.search(queries, top_k=asked, top_ranked=top_ranked, **kwargs)
         self.run = self._checked(found, list(queries["id"]), top_k)
         answers = self.run.to_dict()
         return {q: answer or {UNANSWERED: 0.0} for q, answer in answers.items()}
 
-    def _checked(self, found: Mapping[str, Mapping[str, float]], queries: list[str], depth: int) -> Run:
-        whole = Run.of({q: found.get(q, {}) for q in queries}, source=f"the answers of {self.name}")
+    def _checked(self, found: object, queries: list[str], depth: int) -> Run:
+        if not isinstance(found, Mapping) or not all(isinstance(answer, Mapping) for answer in found.values()):
+            raise UserError(f"the answers of {self.name} are not of the form {{query id: {{document id: score}}}}")
+        strangers = [q for q in found if q not in set(queries)]
+        if strangers:
+            raise UserError(f"{self.name} answers a query that was not asked: {strangers[0]!r}")
+        with _named(self.name, "ranking the answers"):
+            whole = Run.of({q: found.get(q, {}) for q in queries}, source=f"the answers of {self.name}")
         unknown = next(
             (
                 f"{d!r} for query {q!r}"
@@ -89,6 +100,18 @@ class ExcludingSearch:
             raise UserError(f"{self.name} answers with a document that is not in the corpus: {unknown}")
         self.dropped = sum(d in self.exclusions.get(q, NONE) for q, r in whole.rankings.items() for d in r.documents)
         return whole.without(self.exclusions, depth)
+
+
+@contextmanager
+def _named(model: str, doing: str) -> Iterator[None]:
+    """Turn whatever a model raises into one sentence that names the model; the cause stays attached."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        first = (str(error).strip() or "no message").splitlines()[0]
+        raise UserError(f"{model} failed while {doing} ({type(error).__name__}: {first})") from error
 
 
 def _as_search_model(model: Any) -> Any:
@@ -119,11 +142,16 @@ class _CheckedEncoder:
 
     def encode(self, inputs: Any, **kwargs: Any) -> Any:
         vectors = self._encoder.encode(inputs, **kwargs)
+        if len(getattr(vectors, "shape", ())) < 2:
+            form = getattr(vectors, "shape", type(vectors).__name__)
+            raise UserError(f"{self.mteb_model_meta.name} returned {form} where an array of vectors was expected")
         expected, got = len(inputs.dataset), len(vectors)
         if expected != got:
             raise UserError(f"{self.mteb_model_meta.name} returned {got} vectors for {expected} texts")
         values = vectors.float().cpu().numpy() if hasattr(vectors, "cpu") else np.asarray(vectors)
-        if values.dtype != object and not np.isfinite(values).all():
+        if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
+            raise UserError(f"{self.mteb_model_meta.name} returned vectors of {values.dtype}, not of real numbers")
+        if not np.isfinite(values).all():
             bad = int((~np.isfinite(values)).reshape(len(values), -1).any(axis=1).sum())
             raise UserError(f"{self.mteb_model_meta.name} returned NaN or infinity in {bad} of {got} vectors")
         return vectors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import math
 import os
 import re
 import sys
@@ -82,7 +83,7 @@ class Panel:
         """
         name, k = parse_measure(measure)
         values = self.values[measure]
-        return None if name in {"recall", "success"} and k > self.depth else float(values.mean())
+        return None if name in {"recall", "success"} and k > self.depth else math.fsum(values.tolist()) / len(values)
 
     def means(self) -> dict[str, float | None]:
         """Return the mean of every measure, see `mean`."""

@@ -252,6 +252,9 @@ def test_the_same_evaluation_is_stored_once(random_task: Any, tmp_path: Path, ob
             "toy/encoder returned NaN or infinity in 1 of",
         ),
         (lambda v: v[:-1], r"toy/encoder returned \d+ vectors for \d+ texts"),
+        (lambda v: v[:, 0], r"toy/encoder returned \(\d+,\) where an array of vectors was expected"),
+        (lambda _: None, "toy/encoder returned NoneType where an array of vectors was expected"),
+        (lambda v: v.astype(str), "toy/encoder returned vectors of <U32, not of real numbers"),
     ],
 )
 def test_an_encoder_that_breaks_is_named(
@@ -266,16 +269,62 @@ def test_an_encoder_that_breaks_is_named(
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ({"a": float("nan")}, "query 'q': document 'a' has a score that is not a finite number"),
-        ({"zzz": 1.0}, "a document that is not in the corpus: 'zzz' for query 'q'"),
+        ({"q": {"a": float("nan")}}, "query 'q': document 'a' has a score that is not a finite number"),
+        ({"q": {"zzz": 1.0}}, "a document that is not in the corpus: 'zzz' for query 'q'"),
+        ({"q": {"a": 1.0}, "Q": {"a": 1.0}}, "toy/search answers a query that was not asked: 'Q'"),
+        ({"q": {"a": "best"}}, "toy/search failed while ranking the answers"),
+        ({"q": ["a"]}, "the answers of toy/search are not of the form"),
+        (None, "the answers of toy/search are not of the form"),
     ],
 )
 def test_a_search_model_that_breaks_is_named(
-    write_task: Callable[..., Path], tmp_path: Path, answer: dict[str, float], sentence: str
+    write_task: Callable[..., Path], tmp_path: Path, answer: Any, sentence: str
 ) -> None:
     folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}})
+    model = Search({})
+    model.search = lambda *_, **__: answer  # type: ignore[method-assign]
     with pytest.raises(UserError, match=sentence):
-        evaluated(folder_task(folder), Search({"q": answer}), tmp_path)
+        evaluated(folder_task(folder), model, tmp_path)
+
+
+def test_a_model_that_raises_is_named_and_the_cause_kept(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}})
+    model = Search({})
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of memory\nand more")
+
+    model.search = broken  # type: ignore[method-assign]
+    with pytest.raises(UserError, match=r"toy/search failed while searching \(RuntimeError: out of memory\)") as caught:
+        evaluated(folder_task(folder), model, tmp_path)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_two_pools_are_two_runs(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    """The same cross-encoder over other candidates is another run: a is gold, and only the first pool holds it."""
+    folder = write_task({"a": "a", "b": "b"}, {"q": "?"}, {"q": {"a": 1}})
+    found = []
+    for document in ("a", "b"):
+        pool = {"mteb_model_meta": {"model_name": "x/y", "revision": "1"}, "default": {"test": {"q": {document: 1.0}}}}
+        (tmp_path / "pool.json").write_text(json.dumps(pool))
+        task = folder_task(folder).convert_to_reranking(tmp_path / "pool.json", top_k=1)
+        found.append(evaluated(task, CrossEncoder(), tmp_path))
+    assert [scores["ndcg_at_10"] for scores in found] == [1.0, 0.0]
+    assert found[0]["obliq_run"] != found[1]["obliq_run"]
+    assert "recall_at_10" not in found[0], "a pool of one says nothing of recall at 10"
+
+
+def test_mtebs_file_holds_our_panel_at_a_rounding_tie(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    """42 of 64 queries find 1 of 6 gold documents: the mean is 42 / (64 * 6) = .109375, between two roundings."""
+    corpus = {f"d{i}": str(i) for i in range(12)}
+    gold = {f"q{i}": {f"d{j}": 1 for j in range(6)} for i in range(64)}
+    folder = write_task(corpus, {q: q for q in gold}, gold)
+    answers = {f"q{i}": {"d0" if i < 42 else "d11": 1.0} for i in range(64)}
+    scores = evaluated(folder_task(folder), Search(answers), tmp_path)
+    manifest = runs.load(scores["obliq_run"]).manifest
+    assert manifest is not None
+    assert manifest.scores["gold"]["recall@10"] == pytest.approx(0.109375, abs=1e-15)
+    assert scores["recall_at_10"] == round(manifest.scores["gold"]["recall@10"], 5)
 
 
 def test_a_run_that_cannot_be_stored_does_not_cost_the_result(

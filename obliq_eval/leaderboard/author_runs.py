@@ -17,7 +17,7 @@ from obliq_eval.data.files import read_queries
 from obliq_eval.data.official import FILES, OFFICIAL, REPOSITORY, REVISION
 from obliq_eval.data.split import dev_queries
 from obliq_eval.errors import UserError
-from obliq_eval.evaluation import exclusions_hash, panels
+from obliq_eval.evaluation import documents_hash, panels
 from obliq_eval.leaderboard.author_files import Figure, look
 from obliq_eval.leaderboard.author_names import recognise_system
 
@@ -279,7 +279,7 @@ def _import(one: FoundRun, origin: str, revision: str | None) -> Imported:
     scored = panels(run, asked)
     manifest = runs.Manifest(
         task=data.name,
-        data=runs.Data(data.name, data.revision, "import", exclusions_hash(data.exclusions)),
+        data=runs.Data(data.name, data.revision, "import", documents_hash(data.exclusions)),
         model=runs.Model(
             f"paper/{one.system}",
             revision,

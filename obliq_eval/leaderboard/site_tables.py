@@ -245,9 +245,9 @@ def _columns(board: Board) -> Iterator[tuple[Column, Callable[[Entry], Cell]]]:
                 yield Column("Rank", group=group, about="Ranks that the paired tests leave open"), _rank
             else:
                 yield Column(heading(measure), group=group), _figure(judgments, measure)
-    if "pooled" in board.judgments:
-        about = "Share of the first ten documents that have a pooled judgment"
-        yield Column("Judged@10", group="Pooled judgments", about=about), _judged
+    last = board.judgments[-1]
+    about = f"Share of the first ten documents that have a judgment ({last})"
+    yield Column("Judged@10", group=f"{last.capitalize()} judgments", about=about), _judged(last)
     who = "Provenance"
     yield Column("Ran by", numeric=False, group=who), lambda entry: Cell(entry.ran_by)
     yield Column("Scored by", numeric=False, group=who), lambda entry: Cell(entry.scored_by)
@@ -300,9 +300,12 @@ def _rank(entry: Entry) -> Cell:
     return Cell(f"{best}" if best == worst else f"{best} to {worst}", best + worst / 1e6)
 
 
-def _judged(entry: Entry) -> Cell:
-    share = entry.judged_at_10("pooled")
-    return Cell(UNKNOWN) if share is None else Cell(f"{share:.2f}", share)
+def _judged(judgments: str) -> Callable[[Entry], Cell]:
+    def cell(entry: Entry) -> Cell:
+        share = entry.judged_at_10(judgments)
+        return Cell(UNKNOWN) if share is None else Cell(f"{share:.2f}", share)
+
+    return cell
 
 
 def _depth(entry: Entry) -> Cell:

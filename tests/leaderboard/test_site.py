@@ -137,6 +137,16 @@ def test_a_row_holds_what_is_known_and_a_dash_for_the_rest() -> None:
     ]  # fmt: skip
 
 
+def test_the_share_of_judged_documents_stands_beside_the_widest_judgments() -> None:
+    mini = board(measured("a", 0.2), name=MINI_BENCH, task="OBLIQ-Mini-Math")
+    (row,) = site_tables.board_table(mini).rows
+    columns = [column.name for column in site_tables.board_table(mini).columns]
+    assert row.cells[columns.index("Judged@10") - 1].text == "0.25"
+    assert [c.name for c in site_tables.board_table(board(*ROWS)).columns if c.group == "Pooled judgments"] == [
+        "NDCG@10", "Recall@10", "Recall@100", "Recall@1000", "Judged@10",
+    ]  # fmt: skip
+
+
 def test_only_the_best_that_is_no_oracle_is_bold_and_oracles_are_marked() -> None:
     text = made(board(*ROWS))["OBLIQ-Math.html"]
     table = text[text.index("<tbody>") : text.index("</tbody>")]
