@@ -17,12 +17,15 @@ from obliq_eval.evaluation import Evaluation, record
 from obliq_eval.exclusions import EXCLUDED_COLUMN, ExcludingSearch, candidates
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mteb.benchmarks.benchmark import Benchmark
 
     from obliq_eval.records import Dataset
 
 logger = logging.getLogger("obliq")
 SPLIT = "test"  # mteb's word; the split holds every query, as the paper's tables do
+MODEL_FILE = "model_meta"  # of mteb, in the folder of the result files
 CUTS = (1, 3, 5, 10, 20, 50, 100, 1000)
 PAPER = r"""@article{tchuindjo2026obliq,
   author = {Tchuindjo, Diane and Shah, Devavrat and Khattab, Omar},
@@ -41,6 +44,7 @@ class ObliqTask(AbsTaskRetrieval):
     reference: str | Path
     k_values = CUTS
     data: Dataset
+    data_counts: Mapping[str, int]
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002 -- mteb's signature
         """Load the data; judgments without a relevant document are left out and named in a warning."""
@@ -59,7 +63,17 @@ class ObliqTask(AbsTaskRetrieval):
                 len(gold.unjudgeable),
                 ", ".join(gold.unjudgeable[:5]),
             )
+        corpus = set(data.corpus.documents["id"])
+        missing = sum(d not in corpus for _, d, g in gold.pairs() if g > 0)
         both = sum(d in data.exclusions.get(q, ()) for q, d, g in gold.pairs() if g > 0)
+        self.data_counts = {"gold documents not in the corpus": missing, "gold documents that are excluded": both}
+        if missing:
+            logger.warning(
+                "%s: %d gold documents are not in the corpus: they cannot be found and count as missed; "
+                "`obliq data check` names them",
+                data.name,
+                missing,
+            )
         if both:
             logger.warning(
                 "%s: %d gold documents are also excluded for their query: they cannot be found and count as missed",
@@ -90,18 +104,18 @@ class ObliqTask(AbsTaskRetrieval):
         """Search once; score gold by mteb and pooled by our panel; leave the run in the store."""
         search = ExcludingSearch(model, self.data.exclusions)
         started = time.monotonic()
-        scores: dict[str, Any] = dict(super()._evaluate_subset(search, data_split, **kwargs))
+        scores = super()._evaluate_subset(search, data_split, **kwargs)
         evaluation = Evaluation(
             data=self.data,
             meta=search.mteb_model_meta,
             run=search.run,
             seconds=time.monotonic() - started,
             encode_kwargs=kwargs.get("encode_kwargs") or {},
-            reranked=data_split["top_ranked"] is not None,
+            candidates=data_split["top_ranked"],
             excluded=search.dropped,
-            counts=getattr(model, "counts", {}),
+            counts={**self.data_counts, **getattr(model, "counts", {})},
         )
-        return scores | record(evaluation)
+        return record(evaluation, scores)
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> ObliqTask:
         """Turn the task into reranking of an earlier run's best documents, exclusions dropped before the cut.
@@ -139,9 +153,9 @@ def _metadata(name: str, path: str, revision: str, description: str, licence: st
     )
 
 
-def _task(reference: str | Path, metadata: TaskMetadata) -> type[ObliqTask]:
+def _task(reference: str | Path, metadata: TaskMetadata, base: type[ObliqTask] = ObliqTask) -> type[ObliqTask]:
     class_name = "".join(part.capitalize() for part in metadata.name.replace("_", "-").split("-"))
-    return type(class_name, (ObliqTask,), {"reference": reference, "metadata": metadata, "__module__": __name__})
+    return type(class_name, (base,), {"reference": reference, "metadata": metadata, "__module__": __name__})
 
 
 def _official(name: str) -> type[ObliqTask]:
@@ -176,18 +190,44 @@ def _mini(name: str) -> type[ObliqTask]:
     return _task(name, metadata)
 
 
+class FolderTask(ObliqTask):
+    """A task over a folder, which may change between the moment it is chosen and the search."""
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Load the data, if it still is what the task's revision says."""
+        super().load_data(num_proc, **kwargs)
+        if self.data.corpus.revision != self.metadata.revision:
+            self.data_loaded = False
+            raise UserError(f"{self.reference} has changed since it was chosen; run again when it changes no more")
+
+
 def folder_task(folder: Path) -> ObliqTask:
     """Return a task over a folder in the official or BEIR layout; its revision is the hash of its content.
 
     Raises:
-        UserError: If the folder has neither layout, or the name of a registered task.
+        UserError: If the folder has neither layout, the name of a registered task of anyone's, or that of a file which
+            mteb writes beside the results.
     """
     name = folder.resolve().name
-    if name in {task.metadata.name for task in TASKS}:
+    if _is_registered(name):
         raise UserError(f"{folder} has the name of a registered task; rename the folder, so that results stay apart")
+    if name.lower() == MODEL_FILE:
+        raise UserError(
+            f"mteb describes the model in {MODEL_FILE}.json, beside the results; rename the folder {folder}"
+        )
     revision = sources.content_revision(sources.find_layout(folder))
-    task = _task(folder.resolve(), _metadata(name, str(name), revision, f"The folder {name}.", "not specified"))
-    return task()
+    metadata = _metadata(name, str(name), revision, f"The folder {name}.", "not specified")
+    return _task(folder.resolve(), metadata, FolderTask)()
+
+
+def _is_registered(name: str) -> bool:
+    import mteb
+
+    try:
+        mteb.get_task(name)
+    except KeyError:
+        return name in {task.metadata.name for task in TASKS}  # before they are registered
+    return True
 
 
 OFFICIAL_TASKS = tuple(_official(name) for name in OFFICIAL)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from obliq_eval import catalogue
+from obliq_eval.registry import AliasRegistry
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -18,6 +22,21 @@ def obliq_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "obliq-home"
     monkeypatch.setenv("OBLIQ_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def same_models_as_before() -> Iterator[None]:
+    """Forget the models that a test registers, here and in mteb."""
+    known = dict(catalogue._registered)
+    yield
+    new = [entry for alias, (entry, _) in catalogue._registered.items() if alias not in known]
+    catalogue._registered.clear()
+    catalogue._registered.update(known)
+    registry = getattr(sys.modules.get("mteb.models.model_implementations"), "MODEL_REGISTRY", None)
+    if isinstance(registry, AliasRegistry):
+        for entry in new:
+            registry.aliases.pop(entry.alias, None)
+            registry.pop(entry.name, None)
 
 
 @pytest.fixture

@@ -173,6 +173,18 @@ def test_a_gold_document_that_is_excluded_counts_as_missed(
     assert "1 gold documents are also excluded" in caplog.text
 
 
+def test_gold_documents_that_do_not_exist_are_said_and_kept(
+    write_task: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1, "gone": 1}})
+    scores = evaluated(folder_task(folder), Search({"q": {"a": 1.0}}), tmp_path)
+    assert scores["recall_at_10"] == 0.5
+    assert "1 gold documents are not in the corpus" in caplog.text
+    manifest = runs.load(scores["obliq_run"]).manifest
+    assert manifest is not None
+    assert manifest.counts["gold documents not in the corpus"] == 1
+
+
 def test_reranking_candidates_lose_what_is_excluded_before_the_pool_is_cut(random_task: Any, tmp_path: Path) -> None:
     folder, corpus, queries, exclusions = random_task
     predictions = {

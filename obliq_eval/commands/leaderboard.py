@@ -16,7 +16,9 @@ from obliq_eval.manifest import Who
 if TYPE_CHECKING:
     from obliq_eval.leaderboard.intake import Verified
 
-app = typer.Typer(help="Build the leaderboards, add submissions, check both.", no_args_is_help=True)
+app = typer.Typer(
+    help="Build the leaderboards, add submissions, check both.", no_args_is_help=True, add_completion=False
+)
 
 Root = Annotated[Path, typer.Option(help="Folder of the leaderboards.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -87,16 +87,19 @@ def left_of_obliq(environment: Any) -> list[str]:
 
 def test_the_wheel_holds_the_packages_their_data_and_the_hook_and_nothing_else(wheel: Path) -> None:
     packages = [ROOT / name for name in ("obliq_eval", "obliq_models", "obliq_train")]
-    sources = {path for package in packages for path in package.rglob("*.py")}
-    data = {path for path in (ROOT / "obliq_eval" / "data" / "mini").rglob("*") if path.is_file()}
-    typed = {package / "py.typed" for package in packages}
-    assert data
+    files = {path for package in packages for path in package.rglob("*") if path.is_file()}
+    wanted = {path.relative_to(ROOT).as_posix() for path in files if path.parent.name != "__pycache__"}
+    assert {
+        "obliq_models/py.typed",
+        "obliq_eval/templates/comparison.html",
+        "obliq_eval/leaderboard/paper.json",
+    } < wanted
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
         metadata = {name for name in packed if name.split("/")[0].endswith(".dist-info")}
         assert archive.read(HOOK_FILE).decode() == HOOK_LINE
         (record,) = (archive.read(name).decode() for name in metadata if name.endswith("/RECORD"))
-    assert packed - metadata == {HOOK_FILE} | {path.relative_to(ROOT).as_posix() for path in sources | data | typed}
+    assert packed - metadata == {HOOK_FILE} | wanted
     assert any(line.startswith(f"{HOOK_FILE},sha256=") for line in record.splitlines())
 
 
