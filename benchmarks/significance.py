@@ -2,6 +2,7 @@
 
     python benchmarks/significance.py             # 10,000 resamples of 512 queries, against scipy.stats.bootstrap
     python benchmarks/significance.py --simulate  # coverage and false positives on zero-inflated differences
+    python benchmarks/significance.py --simulate --experiments 20000 --sizes 512 1000 --methods percentile
 
 Simulated are two systems' scores as retrieval gives them: most queries are 0 in both. "alike" systems are
 exchangeable; of "unlike" ones the first helps a few queries much and hurts more of them a little, by equal sums, so
@@ -72,14 +73,14 @@ def resample_counts(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n).astype(np.float64)
 
 
-def simulate(laws: list[Population], n: int, experiments: int) -> list[dict[str, float]]:
+def simulate(laws: list[Population], n: int, experiments: int, methods: list[str]) -> list[dict[str, float]]:
     """Return, for each law, in what share of experiments each method, asked for 95 %, did not reject the true mean.
 
     Where that is 0, this is 1 minus the rate of false positives; else it is the coverage of the interval, for the
     randomisation test of the one that holds every shift it does not reject. The laws share their resamples.
     """
     rng = np.random.default_rng(n)
-    kept = [dict.fromkeys((*METHODS, "randomisation"), 0) for _ in laws]
+    kept = [dict.fromkeys((*methods, "randomisation"), 0) for _ in laws]
     for start in range(0, experiments, AT_ONCE):
         counts = resample_counts(n, rng)
         signs = 1.0 - 2.0 * rng.integers(0, 2, (RESAMPLES, n), dtype=np.int8)
@@ -90,35 +91,36 @@ def simulate(laws: list[Population], n: int, experiments: int) -> list[dict[str,
             p_swapped = ((swapped >= seen[:, None] - 1e-9).sum(axis=1) + 1) / (RESAMPLES + 1)
             tally["randomisation"] += int((p_swapped >= 0.05).sum())
             for means, differences in zip(data @ counts.T / n, data, strict=True):
-                for method in METHODS:
+                for method in methods:
                     low, high, p = invert(means, differences, 0.95, method)
                     tally[method] += p >= 0.05 if truth == 0 else low <= truth <= high
     return [{method: count / experiments for method, count in tally.items()} for tally in kept]
 
 
-def show_simulation(experiments: int) -> None:
-    """Print coverage and false positives by population, size and method."""
-    console = Console()
-    columns = [*METHODS, "randomisation"]
-    laws = [law for both in populations().values() for law in both]
-    by_size = {n: simulate(laws, n, experiments) for n in SIZES}
-    coverages: dict[int, list[list[float]]] = {n: [] for n in SIZES}
-    for i, (name, (null, _)) in enumerate(populations().items()):
-        title = f"{name}: {null[1][null[0] == 0].sum():.0%} of differences 0; {experiments:,} experiments"
-        table = Table(title=f"{title}, {RESAMPLES:,} resamples")
+def show_simulation(experiments: int, sizes: list[int], methods: list[str]) -> None:
+    """Print coverage and false positives by population, size and method, and their means over the populations."""
+    columns = [*methods, "randomisation"]
+    laws = populations()
+    by_size = {n: simulate([law for both in laws.values() for law in both], n, experiments, methods) for n in sizes}
+    rejected = {n: [[1 - r[m] for m in columns] for r in results[::2]] for n, results in by_size.items()}
+    covered = {n: [[r[m] for m in columns] for r in results[1::2]] for n, results in by_size.items()}
+
+    def show(title: str, cells: Callable[[int], NDArray[np.float64]]) -> None:
+        table = Table(title=title)
         table.add_column("n", justify="right")
         for quantity in ("coverage", "false positives"):
             for method in columns:
                 table.add_column(f"{quantity}\n{method}", justify="right")
-        for n, results in by_size.items():
-            kept, covered = results[2 * i], results[2 * i + 1]
-            coverages[n].append([covered[m] for m in METHODS])
-            table.add_row(str(n), *(f"{covered[m]:.3f}" for m in columns), *(f"{1 - kept[m]:.3f}" for m in columns))
-        console.print(table)
-    table = Table("n", *METHODS, title="mean coverage of the three")
-    for n, rates in coverages.items():
-        table.add_row(str(n), *(f"{share:.4f}" for share in np.mean(rates, axis=0)))
-    console.print(table)
+        for n in sizes:
+            table.add_row(str(n), *(f"{share:.4f}" for share in cells(n)))
+        Console().print(table)
+
+    error = (0.05 * 0.95 / experiments) ** 0.5
+    Console().print(f"{experiments:,} experiments of {RESAMPLES:,} resamples each; standard error {error:.4f}")
+    for i, (name, (null, _)) in enumerate(laws.items()):
+        title = f"{name}: {null[1][null[0] == 0].sum():.0%} of differences are 0"
+        show(title, lambda n, i=i: np.array([*covered[n][i], *rejected[n][i]]))  # type: ignore[misc]
+    show("mean of the three", lambda n: np.concatenate([np.mean(covered[n], axis=0), np.mean(rejected[n], axis=0)]))
 
 
 def best_of(repeats: int, work: Callable[[], object]) -> float:
@@ -158,9 +160,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--experiments", type=int, default=3000)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     options = parser.parse_args()
     if options.simulate:
-        show_simulation(options.experiments)
+        show_simulation(options.experiments, options.sizes, options.methods)
     else:
         show_speed()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
-import traceback
 import warnings
 from typing import Annotated, Any
 
@@ -66,7 +66,7 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except UserError as error:
-            _debug()
+            show.debug()
             show.fail(str(error))
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
@@ -100,29 +100,33 @@ def _obliq(
 def main() -> None:
     """Run the command line and end the process: status 0, 1 for a negative verdict, 2 if it cannot be done."""
     warnings.showwarning = _show_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the output cannot hold is no reason to stop
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not sys.stderr.isatty():
         os.environ.update(dict.fromkeys(NO_BARS, "1"))
+    told = False
     try:
         get_command(app).main(prog_name="obliq")
     except Exception as error:
-        _debug()
-        text = (str(error).strip() or "no message").splitlines()[0]
-        show.fail(
-            f"{type(error).__name__}: {text}\nThis is a defect of obliq or of a library below it, not of your input; "
-            "OBLIQ_DEBUG=1 shows the traceback."
-        )
+        show.debug()
+        show.fail(show.why(error))
+        told = True
         sys.exit(2)
     finally:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            _drop_output()
+        _flush(told=told)
 
 
-def _debug() -> None:
-    """Print the traceback of the exception at hand if `OBLIQ_DEBUG` asks for it."""
-    if os.environ.get("OBLIQ_DEBUG", "0") not in {"", "0"}:
-        traceback.print_exc()
+def _flush(*, told: bool) -> None:
+    """Write out what is printed; status 2 if it cannot be written, which is told unless an error was."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        if not told:
+            show.fail(f"cannot write the output: {show.why(error)}")
+        sys.exit(2)
 
 
 def _drop_output() -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from obliq_eval.errors import UserError
-from obliq_eval.records import Ranking, Run
+from obliq_eval.records import UNANSWERED, Ranking, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXCLUDED_COLUMN = "excluded_ids"  # beside `id` and `text` in the table of queries; a list of document ids
-UNANSWERED = "obliq:unanswered"  # stands in an empty answer, which mteb would drop from its means
 NONE: frozenset[str] = frozenset()
 
 

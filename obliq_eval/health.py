@@ -6,21 +6,24 @@ import importlib
 import os
 import platform
 import shutil
+import stat
 import sys
 import sysconfig
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.error import HTTPError
+from urllib.parse import urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
-from obliq_eval import __version__
+from obliq_eval import __version__, show
 from obliq_eval.commands.extras import extras, fits, installed, requirements
 from obliq_eval.data.sources import MINI, MINI_FOLDER
 from obliq_eval.home import home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Level = Literal["ok", "info", "warning", "error"]
 HUB = "https://huggingface.co"
@@ -52,7 +55,15 @@ class Line:
 def report() -> list[Line]:
     """Look at everything; imports torch and mteb, asks the hub for one page, changes nothing."""
     parts = (versions, hook, bundled, optional, devices, caches, hub, secrets)
-    return [line for part in parts for line in part()]
+    return [line for part in parts for line in _looked_at(part)]
+
+
+def _looked_at(part: Callable[[], Iterator[Line]]) -> Iterator[Line]:
+    """Yield the lines of a part; what keeps it from being looked at is a line too, since others may still be."""
+    try:
+        yield from part()
+    except Exception as error:  # a broken environment is what this is for
+        yield Line(part.__name__, "all", "cannot be looked at", "warning", show.why(error))
 
 
 def versions() -> Iterator[Line]:
@@ -141,30 +152,45 @@ def caches() -> Iterator[Line]:
     """Say where things are kept, how large they are, and whether they can be written."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    mteb = Path(os.environ.get("MTEB_CACHE") or Path.home() / ".cache" / "mteb")
-    yield _folder("runs and corpora (OBLIQ_HOME)", home(), "runs cannot be stored, nor corpora converted", "error")
-    yield _folder("hub (HF_HOME)", Path(HF_HUB_CACHE), "official data and models cannot be fetched", "warning")
-    yield _folder("mteb (MTEB_CACHE)", mteb, "mteb cannot keep its own downloads", "info")
-    yield _folder("results", Path("results").resolve(), "mteb cannot write results here: --output-folder", "warning")
+    yield _folder("runs and corpora (OBLIQ_HOME)", home, "runs cannot be stored, nor corpora converted", "error")
+    yield _folder("hub (HF_HOME)", lambda: Path(HF_HUB_CACHE), "official data and models cannot be fetched", "warning")
+    yield _folder("mteb (MTEB_CACHE)", _mteb_cache, "mteb cannot keep its own downloads", "info")
+    yield _folder("results", Path("results").resolve, "mteb cannot write results here: --output-folder", "warning")
 
 
 def hub() -> Iterator[Line]:
     """Ask the hub for one page, unless it is switched off."""
-    endpoint = os.environ.get("HF_ENDPOINT") or HUB
+    endpoint = address(os.environ.get("HF_ENDPOINT") or HUB)
     what = "official data and models that are not in the cache cannot be fetched"
+    if endpoint is None:
+        yield Line(
+            "hub",
+            "HF_ENDPOINT",
+            "no address",
+            "warning",
+            f"{what}: HF_ENDPOINT must be an address that begins with http(s)://",
+        )
+        return
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         yield Line("hub", endpoint, "not asked: HF_HUB_OFFLINE is set", "info", f"{what}: unset HF_HUB_OFFLINE")
-        return
-    if not endpoint.startswith(("http://", "https://")):
-        yield Line("hub", endpoint, "no address", "warning", f"{what}: HF_ENDPOINT must begin with http(s)://")
         return
     try:
         with urlopen(Request(endpoint, method="HEAD"), timeout=PATIENCE):  # noqa: S310 -- the scheme was checked
             yield Line("hub", endpoint, "reachable")
     except HTTPError:  # it answered
         yield Line("hub", endpoint, "reachable")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         yield Line("hub", endpoint, f"not reachable: {getattr(error, 'reason', error)}", "warning", what)
+
+
+def address(url: str) -> str | None:
+    """Return a web address without name, password, query and fragment, which may be secrets; None if it is none."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # brackets or a port that cannot be
+        return None
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")) if usable else None
 
 
 def secrets() -> Iterator[Line]:
@@ -182,12 +208,28 @@ def size(count: float) -> str:
     return f"{count:,.1f} GB"
 
 
-def _folder(what: str, path: Path, fails: str, level: Level) -> Line:
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
-    files = path.rglob("*") if path.is_dir() else ()
-    used = sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())
-    free = shutil.disk_usage(there).free
+def _mteb_cache() -> Path:
+    return Path(os.environ.get("MTEB_CACHE") or Path.home() / ".cache" / "mteb")
+
+
+def _folder(what: str, find: Callable[[], Path], fails: str, level: Level) -> Line:
+    try:
+        path = find()
+        there = next(folder for folder in (path, *path.parents) if folder.exists())
+        free = shutil.disk_usage(there).free
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
+        return Line("caches", what, "cannot be looked at", level, f"{fails} ({show.why(error)})")
+    used = sum(map(_bytes, path.rglob("*"))) if path.is_dir() else 0
     found = f"{path}: {size(used)} used, {size(free)} free"
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         return Line("caches", what, found)
     return Line("caches", what, f"{found}, cannot be written", level, f"{fails} ({there} cannot be written)")
+
+
+def _bytes(file: Path) -> int:
+    """Return the size of a file, 0 for anything else and for what is gone or hidden."""
+    try:
+        about = file.lstat()
+    except OSError:
+        return 0
+    return about.st_size if stat.S_ISREG(about.st_mode) else 0

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Coverage = Literal["all", "dev", "test"]
+UNANSWERED = "obliq:unanswered"
+"""Reserved document id: it stands in an empty answer, which mteb would drop from its means."""
+LARGEST_GRADE = 1_000
+"""trec_eval keeps an array as long as the largest grade: 300 million takes 3 GB, and 1e15 ends the process."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,58 @@ class Corpus:
         return len(self.documents)
 
 
+def id_fault(identifier: object) -> str | None:
+    """Return why something cannot be an id, or `None` if it can.
+
+    An id is a string of Unicode characters other than NUL, at which trec_eval would cut it off.
+    """
+    if not isinstance(identifier, str):
+        return f'the id {identifier!r} is not a string ("007", not 7)'
+    if "\0" in identifier:
+        return f"the id {identifier!r} holds a NUL character, at which trec_eval would cut it off; take it out"
+    try:
+        identifier.encode()
+    except UnicodeEncodeError:
+        return f"the id {identifier!r} is not valid Unicode, so no file can hold it; replace or drop it"
+    return None
+
+
+def document_fault(identifier: object) -> str | None:
+    """Return why something cannot be a document's id, or `None` if it can; see `id_fault`."""
+    if identifier == UNANSWERED:
+        return f"the document id {identifier!r} is reserved: it stands for an empty answer; rename the document"
+    return id_fault(identifier)
+
+
+def parse_number(text: str) -> float:
+    """Return the number that a text spells, in ASCII and without the underscores that Python allows in it.
+
+    Raises:
+        ValueError: If it spells none.
+    """
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return float(text)
+
+
 def parse_grade(value: object) -> int:
     """Return a relevance grade as an integer.
 
     Args:
-        value: An integer, or a number or text that equals one ("1.0" is 1).
+        value: An integer, or a number or text that equals one ("1.0" is 1), at most `LARGEST_GRADE` either way.
 
     Raises:
-        ValueError: If the value is not a whole number.
+        ValueError: If the value is not such a number.
     """
-    number = float(str(value))
+    shown = repr(value)[:40]
+    try:
+        number = parse_number(str(value))
+    except ValueError as error:
+        raise ValueError(f"grade {shown} is not a whole number") from error
     if not math.isfinite(number) or number != int(number):
-        raise ValueError(f"grade {value!r} is not a whole number")
+        raise ValueError(f"grade {shown} is not a whole number")
+    if abs(number) > LARGEST_GRADE:
+        raise ValueError(f"grade {shown} is beyond {LARGEST_GRADE:,}, the largest that is taken")
     return int(number)
 
 
@@ -69,11 +113,15 @@ class Judgments:
         """Build judgments from `(query id, document id, grade)` rows; a generator is consumed once.
 
         Raises:
-            UserError: If a grade is not a whole number, or a pair is judged twice with different grades.
+            UserError: If an id is none, a grade is not a whole number of at most `LARGEST_GRADE`, or a pair is judged
+                twice with different grades.
         """
         grades: dict[str, dict[str, int]] = {}
         problems: list[str] = []
         for query, document, value in rows:
+            if fault := id_fault(query) or document_fault(document):
+                problems.append(fault)
+                continue
             try:
                 grade = parse_grade(value)
             except ValueError as error:
@@ -87,7 +135,8 @@ class Judgments:
 
     @classmethod
     def from_dict(cls, grades: Mapping[str, Mapping[str, object]]) -> Judgments:
-        """Build judgments from nested mappings and check every grade."""
+        """Build judgments from nested mappings and check every id and grade."""
+        raise_all([fault for query in grades if (fault := id_fault(query))], "judgments")
         judged = cls.of((q, d, g) for q, documents in grades.items() for d, g in documents.items())
         return cls({query: judged.grades.get(query, {}) for query in grades})
 
@@ -183,8 +232,10 @@ class Ranking:
         """Put documents into canonical order, whatever order they come in.
 
         Raises:
-            UserError: If a document occurs twice, a score is not finite, or the lengths differ.
+            UserError: If an id is none, a document occurs twice, a score is not finite, or the lengths differ.
         """
+        if fault := _any_fault(documents):
+            raise UserError(fault)
         if len(documents) != len(scores):
             raise UserError(f"{len(documents)} documents but {len(scores)} scores")
         if len(set(documents)) != len(documents):
@@ -206,6 +257,19 @@ class Ranking:
 
     def __len__(self) -> int:
         return len(self.documents)
+
+
+def _any_fault(documents: Sequence[str]) -> str | None:
+    """Return the first of these ids' faults; all of them are looked at together first, which costs little."""
+    try:
+        together = "".join(documents)
+        together.encode()
+    except (TypeError, UnicodeEncodeError):
+        pass
+    else:
+        if "\0" not in together and UNANSWERED not in together:
+            return None
+    return next(filter(None, map(document_fault, documents)), None)
 
 
 @dataclass(frozen=True)
@@ -248,11 +312,14 @@ class Run:
         """Build a run from `(query id, document ids, scores)` rows.
 
         Raises:
-            UserError: If an answer is not a ranking, or a query comes twice; all queries at once.
+            UserError: If an id is none, an answer is not a ranking, or a query comes twice; all queries at once.
         """
         rankings: dict[str, Ranking] = {}
         problems: list[str] = []
         for query, documents, scores in rows:
+            if fault := id_fault(query):
+                problems.append(fault)
+                continue
             if query in rankings:
                 problems.append(f"query {query!r} is answered more than once")
                 continue

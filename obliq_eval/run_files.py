@@ -14,7 +14,7 @@ from obliq_eval.home import whole_file
 from obliq_eval.records import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from obliq_eval.run_json import Row
@@ -77,12 +77,10 @@ def write_run(run: Run, path: Path, form: str, *, name: str = "obliq", revision:
         One sentence for each thing that the form cannot hold as it is.
 
     Raises:
-        UserError: If the form is unknown, an id is not valid Unicode, or the file cannot be written.
+        UserError: If the form is unknown, or the file cannot be written.
     """
     if form not in set(Form):
         raise UserError(f'unknown form of a run "{form}": use one of {", ".join(Form)}')
-    if broken := next((i for i in _ids(run) if not _is_unicode(i)), None):
-        raise UserError(f"{path}: the id {broken!r} is not valid Unicode, so no file can hold it")
     notes: tuple[str, ...] = ()
     with whole_file(path) as target:
         if form == Form.PARQUET:
@@ -99,8 +97,8 @@ def write_run(run: Run, path: Path, form: str, *, name: str = "obliq", revision:
 def _build(rows: Iterable[Row], path: Path, depth: int | None, known_depth: int | None = None) -> Run:
     run = Run.build(rows, known_depth if depth is None else depth, str(path))
     longest = max((len(ranking) for ranking in run.rankings.values()), default=0)
-    if depth is not None and longest > depth:
-        raise UserError(f"{path}: the depth is said to be {depth}, but an answer has {longest} documents")
+    if longest > run.depth:
+        raise UserError(f"{path}: the depth is said to be {run.depth}, but an answer has {longest} documents")
     return run
 
 
@@ -113,17 +111,3 @@ def _unpack(path: Path) -> bytes:
         return gzip.decompress(data) if data.startswith(GZIP) else data
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is a damaged gzip file ({error}); fetch or write it again") from error
-
-
-def _ids(run: Run) -> Iterator[str]:
-    for query, ranking in run.rankings.items():
-        yield query
-        yield from ranking.documents
-
-
-def _is_unicode(identifier: str) -> bool:
-    try:
-        identifier.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError, raise_all
-from obliq_eval.exclusions import UNANSWERED
+from obliq_eval.records import UNANSWERED
 from obliq_eval.run_trec import LARGEST
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def lz4_rows(data: bytes, path: Path) -> Iterator[Row]:
 
     try:
         content = cbor2.loads(lz4.frame.decompress(lz4.frame.decompress(data)))
-    except (RuntimeError, ValueError, EOFError) as error:
+    # Damaged CBOR also asks for keys that cannot be keys, and for more memory than there is.
+    except (cbor2.CBORError, RuntimeError, ValueError, EOFError, TypeError, OverflowError, MemoryError) as error:
         raise UserError(f"{path} is not a whole LZ4 file as ranx writes it ({error})") from error
     if not isinstance(content, dict) or not all(isinstance(query, str) for query in content):
         raise UserError(f"{path}: expected {{query: {{document: score}}}}")
@@ -118,22 +119,27 @@ def _is_number(value: object) -> bool:
 
 
 def _mteb_rows(value: Object, path: Path, part: str | None) -> Iterator[Row]:
-    parts: dict[str, Any] = {}
+    parts = []
     for subset, splits in value:
         if subset == "mteb_model_meta":
             continue
         if not isinstance(splits, tuple):
             raise UserError(f"{path}: the subset {subset!r} is not {{split: {{query: {{document: score}}}}}}")
-        parts.update({f"{subset}/{split}": answers for split, answers in splits})
-    chosen = [name for name in parts if part is None or part == name or part in name.split("/")]
+        parts += [(_printable(f"{subset}/{split}"), answers) for split, answers in splits]
+    chosen = [(name, answers) for name, answers in parts if part in (None, name, *name.split("/"))]
     if len(chosen) != 1:
         held = f"{len(chosen)} parts" if part is None else f'{len(chosen)} parts called "{part}"'
-        raise UserError(f"{path} holds {held}: choose one of {', '.join(parts) or '(none)'}")
-    answers = parts[chosen[0]]
+        raise UserError(f"{path} holds {held}: choose one of {', '.join(name for name, _ in parts) or '(none)'}")
+    name, answers = chosen[0]
     if not isinstance(answers, tuple):
-        raise UserError(f"{path}: {chosen[0]} is not {{query: {{document: score}}}}; is it a retrieval task's file?")
+        raise UserError(f"{path}: {name} is not {{query: {{document: score}}}}; is it a retrieval task's file?")
     kept = ((q, tuple(p for p in a if p[0] != UNANSWERED) if isinstance(a, tuple) else a) for q, a in answers)
     return _nested(tuple(kept), str(path))
+
+
+def _printable(name: str) -> str:
+    """Return a name in which no half of a surrogate pair stands alone."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def _list_rows(text: str, path: Path) -> Iterator[Row]:
@@ -156,11 +162,14 @@ def _list_rows(text: str, path: Path) -> Iterator[Row]:
 
 def _list_row(line: str) -> Row:
     try:
-        row = json.loads(line)
+        pairs = json.loads(line, object_pairs_hook=tuple)
     except json.JSONDecodeError as error:
         raise ValueError(f"not a JSON object ({error.msg}); is the file cut off?") from error
-    if not isinstance(row, dict):
+    if not isinstance(pairs, tuple):
         raise ValueError("not a JSON object")
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key occurs more than once")
     query = next((row[key] for key in QUERY_KEYS if key in row), None)
     documents = next((row[key] for key in LIST_KEYS if key in row), None)
     if not isinstance(query, str):

@@ -41,18 +41,32 @@ def rows(data: bytes, path: Path) -> tuple[Iterator[Row], int | None]:
     """
     try:
         table = pq.read_table(pa.BufferReader(data))
+        table.validate(full=True)  # strings that are no UTF-8 would be found too late
         about = json.loads((table.schema.metadata or {}).get(METADATA, b"{}"))
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is a damaged Parquet file; fetch or write it again") from error
+    known, depth = _about(about, path)
     if "score" not in table.column_names or not pa.types.is_floating(table["score"].type):
         raise UserError(f"{path}: expected a column score of floating-point numbers")
     queries, documents = _strings(table, ("query_id", "q_id"), path), _strings(table, ("doc_id",), path)
-    answers: dict[str, tuple[list[str], list[float]]] = {query: ([], []) for query in about.get("queries", ())}
+    answers: dict[str, tuple[list[str], list[float]]] = {query: ([], []) for query in known}
     for query, document, score in zip(queries, documents, table["score"].to_pylist(), strict=True):
         ranked, scores = answers.setdefault(query, ([], []))
         ranked.append(document)
         scores.append(score)
-    return ((query, ranked, scores) for query, (ranked, scores) in answers.items()), about.get("depth")
+    return ((query, ranked, scores) for query, (ranked, scores) in answers.items()), depth
+
+
+def _about(about: Any, path: Path) -> tuple[list[str], int | None]:
+    """Return the queries and the depth that a file's metadata name; there are none in a file of ranx."""
+    queries, depth = (about.get("queries", []), about.get("depth")) if isinstance(about, dict) else (None, None)
+    if (
+        not isinstance(queries, list)
+        or not all(isinstance(query, str) for query in queries)
+        or not (depth is None or (type(depth) is int and depth >= 0))
+    ):
+        raise UserError(f"{path}: its metadata {METADATA.decode()!r} are not those of a run; write the run again")
+    return queries, depth
 
 
 def _strings(table: Any, names: Sequence[str], path: Path) -> list[str]:

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from obliq_eval.errors import raise_all
+from obliq_eval.records import parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +90,7 @@ def _row(columns: Sequence[str], *, encoded: bool) -> tuple[str, str, float]:
     if tag.endswith(ENCODED) != encoded:
         raise ValueError(f'only some tags end in "{ENCODED}"; is the line cut off?')
     try:
-        score = float(written)
+        score = parse_number(written)
     except ValueError:
         raise ValueError(f"the score {written!r} is not a number") from None
     if not abs(score) <= LARGEST:  # NaN compares false

@@ -11,10 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from obliq_eval import catalogue, runs
+from obliq_eval import catalogue, runs, show
 from obliq_eval.data.official import OFFICIAL
 from obliq_eval.data.sources import MINI
 from obliq_eval.errors import UserError, near
+from obliq_eval.mteb_files import check_place, read_predictions, readable, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,10 +91,17 @@ def import_mteb() -> Any:
     """Return mteb with the tasks, benchmarks and models of obliq registered, whether the start-up hook ran or not.
 
     Raises:
-        UserError: If this version of mteb keeps its registries elsewhere.
+        UserError: If this version of mteb keeps its registries elsewhere, or has no folder for its cache.
     """
     try:
-        mteb = importlib.import_module("mteb")
+        mteb = importlib.import_module("mteb")  # makes the folder of its cache at once
+    except OSError as error:
+        raise UserError(
+            f"mteb cannot be loaded: {show.why(error)} (MTEB_CACHE names the folder of its cache)"
+        ) from error
+    except RuntimeError as error:
+        raise UserError(f"mteb cannot be loaded: {show.why(error)}") from error
+    try:
         from obliq_eval.registry import register_all
 
         register_all()
@@ -103,27 +111,91 @@ def import_mteb() -> Any:
 
 
 def find_tasks(request: Request) -> list[AbsTask]:
-    """Return the tasks that are asked for, folders last.
+    """Return the tasks that are asked for, each once, folders last.
 
     Raises:
-        UserError: If nothing is asked for, a name is unknown (near names are suggested), or a folder is no data set.
+        UserError: If nothing is asked for, a name is unknown (near names are suggested), a folder is no data set, a
+            filter does not apply to what is asked for or leaves nothing of it, or two folders have one name.
     """
     mteb = import_mteb()
     from obliq_eval.tasks import folder_task
 
-    wanted: list[AbsTask] = []
     filters = {key: value for key, value in request.filters.items() if value}
+    _refuse_idle(request, filters)
+    wanted: list[AbsTask] = []
     try:
         if request.benchmarks:
             wanted += [task for name in request.benchmarks for task in mteb.get_benchmark(name).tasks]
         elif request.tasks or filters:
-            wanted += mteb.get_tasks(tasks=list(request.tasks) or None, **filters)
+            wanted += mteb.get_tasks(tasks=list(dict.fromkeys(request.tasks)) or None, **filters)
     except KeyError as error:
         raise UserError(_unknown(request, str(error.args[0]))) from error
-    wanted += [folder_task(folder) for folder in request.folders]
+    except ValueError as error:  # a language that mteb does not know
+        raise UserError(f"{_options(filters)}: {error}") from error
+    _check_filtered(request, filters, wanted)
+    wanted += [folder_task(folder) for folder in _distinct(request.folders)]
     if not wanted:
         raise UserError("no task is chosen: give -t TASK, -b BENCHMARK or --data FOLDER; `obliq tasks` lists ours")
-    return wanted
+    return list({task.metadata.name: task for task in wanted}.values())
+
+
+def _refuse_idle(request: Request, filters: Mapping[str, Any]) -> None:
+    """Refuse what would change nothing: mteb ignores it in silence, or takes it to mean every task that it has.
+
+    Raises:
+        UserError: If there is such an argument.
+    """
+    if request.benchmarks and (request.tasks or filters):
+        others = ", ".join([*(["-t"] if request.tasks else []), *filter(None, [_options(filters)])])
+        raise UserError(f"-b takes the tasks of a benchmark as they are: leave {others} out, or give -t in place of -b")
+    if request.tasks:
+        idle = {key: value for key, value in filters.items() if key in {"task_types", "categories"}}
+        if idle:
+            raise UserError(f"{_options(idle)} chooses among mteb's tasks, and -t names them: leave one of the two out")
+    elif request.folders and filters:
+        raise UserError(f"{_options(filters)} is for mteb's tasks and leaves a folder as it is: take it out, or add -t")
+
+
+def _check_filtered(request: Request, filters: Mapping[str, Any], found: Sequence[AbsTask]) -> None:
+    """Refuse filters that leave nothing of a task that is named, or nothing at all.
+
+    Raises:
+        UserError: If there is such a filter.
+    """
+    if filters and not request.tasks and not found:
+        raise UserError(f"no task of mteb fits {_options(filters)}")
+    lost = [name for name in request.tasks if name not in {task.metadata.name for task in found}]
+    if lost and len(found) < len(set(request.tasks)):  # mteb knows some tasks under an older name too
+        raise UserError(f"{_options(filters)} leaves nothing of {', '.join(lost)}")
+    for task in found if request.tasks else ():
+        absent = [split for split in filters.get("eval_splits", ()) if split not in task.metadata.eval_splits]
+        if absent:
+            raise UserError(
+                f"{task.metadata.name} has no split {', '.join(map(repr, absent))} to be evaluated on; it has "
+                f"{', '.join(task.metadata.eval_splits)}"
+            )
+
+
+def _options(filters: Mapping[str, Any]) -> str:
+    """Return filters as they were given on the command line."""
+    return ", ".join(f"--{key.replace('_', '-')} {' '.join(map(str, value))}" for key, value in filters.items())
+
+
+def _distinct(folders: Sequence[Path]) -> list[Path]:
+    """Return the folders, each once.
+
+    Raises:
+        UserError: If two have one name, which is the name of their result files.
+    """
+    found = list(dict.fromkeys(folder.resolve() for folder in folders))
+    by_name: dict[str, Path] = {}
+    for folder in found:
+        other = by_name.setdefault(folder.name, folder)
+        if other != folder:
+            raise UserError(
+                f"{other} and {folder} have one name, so that their results would be one file: rename one of them"
+            )
+    return found
 
 
 def find_model(request: Request) -> Any:
@@ -132,13 +204,11 @@ def find_model(request: Request) -> Any:
     Raises:
         UserError: If it is unknown (near names are suggested), needs what is not installed, or cannot be loaded.
     """
-    import torch
-
     mteb = import_mteb()
     name, known = _model_name(request.model, mteb)
-    device = request.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = _device(request.device)
     try:
-        return mteb.get_model(name, request.revision, device=f"cuda:{device}" if device.isdigit() else device)
+        return mteb.get_model(name, request.revision, device=device)
     except UserError:
         raise
     except Exception as error:  # a loader of another package may raise anything
@@ -150,27 +220,56 @@ def find_model(request: Request) -> Any:
         ) from error
 
 
+def _device(name: str | None) -> str:
+    """Return torch's name of the device that is asked for, by default of the best one.
+
+    Raises:
+        UserError: If there is no such device here, whether the model would use it or not.
+    """
+    import torch
+
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    device = f"cuda:{name}" if name.isdecimal() else name
+    try:
+        torch.zeros(1, device=device).item()
+    except Exception as error:  # a backend of torch may raise anything
+        count = torch.cuda.device_count()
+        raise UserError(
+            f"there is no device {name!r} here: give cpu, cuda or the number of a GPU (there are {count})"
+        ) from error
+    return device
+
+
 def evaluate(request: Request, task: AbsTask, model: Any) -> Outcome:
     """Let mteb evaluate one task, unless its result file in the output folder already says the result.
 
     Raises:
-        UserError: If the data cannot be had, or the model's answers are not rankings.
+        UserError: If the data cannot be had, the model's answers are not rankings, or a file cannot be written (which
+            is tried beforehand).
     """
     mteb = import_mteb()
-    before = _stamps(request.output)
-    results = mteb.ResultCache(request.output)
+    name, meta = task.metadata.name, model.mteb_model_meta
     given = {key: value for key, value in request.evaluate.items() if value is not None}
-    given["overwrite_strategy"] = _strategy(
-        given, results.load_task_result(task.metadata.name, model.mteb_model_meta), task
-    )
-    with _told_by_mteb():
+    check_place(request.output / "results", "--output-folder", name)
+    results = mteb.ResultCache(request.output)
+    path = Path(results.get_task_result_path(name, meta))
+    check_place(path, "--output-folder", name)
+    if folder := given.get("prediction_folder"):
+        predictions = Path(folder) / task.prediction_file_name
+        check_place(predictions, "--prediction-folder", name)
+        readable(predictions, lambda: read_predictions(predictions))
+    old = readable(path, lambda: results.load_task_result(name, meta))
+    before = stamp(path)
+    given["overwrite_strategy"] = _strategy(given, old, task)
+    with _told_by_mteb(path, before):
         found = mteb.evaluate(
             model, [task], cache=results, raise_error=True, encode_kwargs=dict(request.encode), **given
         )
     if found.exceptions:
-        raise UserError(f"{task.metadata.name}: {found.exceptions[0].exception}")
-    path = Path(results.get_task_result_path(task.metadata.name, model.mteb_model_meta))
-    return _outcome(task, str(model.mteb_model_meta.name), found.task_results[0], path, before)
+        raise UserError(f"{name}: {found.exceptions[0].exception}")
+    cached = before is not None and stamp(path) == before
+    return _outcome(task, str(meta.name), found.task_results[0], path, cached=cached)
 
 
 def _strategy(given: Mapping[str, Any], old: Any, task: AbsTask) -> str:
@@ -193,17 +292,26 @@ def _strategy(given: Mapping[str, Any], old: Any, task: AbsTask) -> str:
 
 
 @contextmanager
-def _told_by_mteb() -> Iterator[None]:
-    """Turn what mteb refuses on account of its arguments into a `UserError`."""
+def _told_by_mteb(path: Path, before: int | None) -> Iterator[None]:
+    """Turn what mteb refuses on account of its arguments into a `UserError`, and leave no half-written result file.
+
+    Args:
+        path: The result file.
+        before: When it was written, if it was there.
+    """
     try:
         yield
     except ValueError as error:
         if "overwrite_strategy" in str(error):
             raise UserError(str(error)) from error
         raise
+    except OSError:
+        if stamp(path) != before:
+            path.unlink(missing_ok=True)
+        raise
 
 
-def _outcome(task: Any, model: str, result: Any, path: Path, before: Mapping[Path, int]) -> Outcome:
+def _outcome(task: Any, model: str, result: Any, path: Path, *, cached: bool) -> Outcome:
     rows = [row for split in result.scores.values() for row in split]
     found: Mapping[str, Any] = rows[0] if len(rows) == 1 else {}
     run = found.get("obliq_run")
@@ -218,7 +326,7 @@ def _outcome(task: Any, model: str, result: Any, path: Path, before: Mapping[Pat
         unanswered=found.get("n_unanswered"),
         run=run,
         stored=stored,
-        cached=path in before and _stamps(path.parent).get(path) == before[path],
+        cached=cached,
         result=path,
     )
 
@@ -252,7 +360,7 @@ def _model_name(text: str, mteb: Any) -> tuple[str, bool]:
     """Return the name under which mteb finds a model, and whether a registry knows it.
 
     Raises:
-        UserError: If it is unknown, and neither a path nor a name of the form that the hub uses.
+        UserError: If it is unknown, and has not the form of the hub's names; a folder needs a file that describes it.
     """
     if text.endswith(".toml"):
         module, _, function = READ_SPEC.partition(":")
@@ -264,9 +372,32 @@ def _model_name(text: str, mteb: Any) -> tuple[str, bool]:
         names = _model_names(mteb)
         if text in names:
             return text, True
-        if "/" in text or Path(text).exists():  # a repository of the hub, or a local checkpoint
+        if _is_there(Path(text)):
+            raise UserError(
+                f"{text} is a path: a folder of weights is given by a file my-model.toml with the lines "
+                f'name = "my-model" and path = "{text}", as -m my-model.toml'
+            ) from error
+        if "/" in text and _is_hub_name(text):
             return text, False
         raise UserError(f"no model is called {text!r}{near(text, names)} (`obliq models` lists ours)") from error
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # such as a name too long for a file
+        return False
+
+
+def _is_hub_name(text: str) -> bool:
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is public all the same
+
+    try:
+        validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return True
 
 
 def _model_names(mteb: Any) -> list[str]:
@@ -282,8 +413,3 @@ def _unknown(request: Request, message: str) -> str:
     theirs = _SUGGESTION.search(message)
     name = quoted[1] if quoted else ", ".join((*request.tasks, *request.benchmarks))
     return f"no {what} is called {name!r}{near(name, (*ours, *(theirs.groups() if theirs else ())))}"
-
-
-def _stamps(folder: Path) -> dict[Path, int]:
-    """Return when each result file below a folder was written, in nanoseconds."""
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.json")} if folder.is_dir() else {}

@@ -189,9 +189,9 @@ def load(ref: str, part: str | None = None) -> StoredRun:
     if any(folder.name == ref for folder in _folders()):
         return _entry(_root() / ref)
     path = Path(ref)
-    if path.is_file():
+    if _is_file(path):
         return StoredRun(path, part=part)
-    if (path / MANIFEST).is_file():
+    if _is_file(path / MANIFEST):
         return _entry(path)
     entries, _ = scan()
     named = [entry for entry in entries if ref in _names(entry)]
@@ -200,6 +200,11 @@ def load(ref: str, part: str | None = None) -> StoredRun:
     begun = [e for e in entries if ref and (e.name.startswith(ref) or e.name.rpartition("-")[2].startswith(ref))]
     if len(begun) == 1:
         return begun[0]
+    if tasks := sorted({e.manifest.task for e in entries if e.manifest is not None and ref in _models(e.manifest)}):
+        raise UserError(
+            f'"{ref}" is a model, not a run: its stored runs are of {", ".join(tasks)}; give {ref}:{tasks[0]}, or run '
+            "it on the task that is meant"
+        )
     if begun:
         raise UserError(f'"{ref}" begins {len(begun)} run ids: {", ".join(e.name for e in begun)}; add characters')
     known = [name for entry in entries for name in (entry.name, *_names(entry))]
@@ -220,8 +225,19 @@ def _names(entry: StoredRun) -> Sequence[str]:
     """Return the ways to write `MODEL:TASK`: full name, name without organisation, alias."""
     if entry.manifest is None:
         return ()
-    model, task = entry.manifest.model, entry.manifest.task
-    return [f"{name}:{task}" for name in (model.name, model.name.rpartition("/")[2], model.alias) if name]
+    return [f"{name}:{entry.manifest.task}" for name in _models(entry.manifest)]
+
+
+def _models(manifest: Manifest) -> list[str]:
+    model = manifest.model
+    return [name for name in (model.name, model.name.rpartition("/")[2], model.alias) if name]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name too long for a file
+        return False
 
 
 def _age(entry: StoredRun) -> tuple[float, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+import traceback
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +20,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 UNKNOWN = "\u2013"  # en dash
+NARROWEST = 6  # characters to which a word of a table may be broken, however narrow the terminal
+HINTS = {
+    errno.ENOSPC: "; free space, or choose a folder on another disk",
+    errno.EACCES: "; change its permissions, or choose another folder",
+    errno.ENAMETOOLONG: "; choose a shorter name",
+}
 
 
 class _Console(Console):
@@ -60,24 +69,58 @@ def table(
     if as_json:
         payload([dict(zip(columns, row, strict=True)) for row in rows])
         return
-    view = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    cells = [[encodable(cell(value)) for value in row] for row in rows]
+    view = Table(
+        title=title and encodable(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    least = 1
     for index, column in enumerate(columns):
         known = [row[index] for row in rows if row[index] is not None]
         numeric = bool(known) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in known)
-        view.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        view.add_row(*(Text(cell(value)) for value in row))
-    console().print(view)
+        width = _narrowest([row[index] for row in cells], column, numeric=numeric)
+        view.add_column(encodable(column), justify="right" if numeric else "left", overflow="fold", min_width=width)
+        least += width + 3  # a blank on either side, and what divides two columns
+    for texts in cells:
+        view.add_row(*map(Text, texts))
+    target = console()
+    target.width = max(target.width, least)  # better lines that the terminal breaks than columns without content
+    target.print(view)
+
+
+def _narrowest(texts: Sequence[str], column: str, *, numeric: bool) -> int:
+    """Return the least width of a column: numbers stay whole, words are broken at the earliest after `NARROWEST`."""
+    if numeric:
+        return max(map(cell_len, texts))
+    words = [word for text in (column, *texts) for word in text.split()]
+    return min(NARROWEST, max(map(cell_len, words), default=1))
 
 
 def payload(value: Any) -> None:
-    """Print one JSON value, indented, for scripts."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    """Print one JSON value, indented, for scripts; in ASCII where the output cannot hold what the text has."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    if encodable(text) != text:
+        text = json.dumps(value, indent=2, default=str)
+    sys.stdout.write(text + "\n")
+
+
+def encodable(text: str, stream: TextIO | None = None) -> str:
+    r"""Return the text with what the stream's encoding lacks written as `\xe9`; the dash of `UNKNOWN` as a hyphen.
+
+    Args:
+        text: Any text, half a surrogate pair included.
+        stream: Where it will be printed, by default standard output.
+    """
+    encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.replace(UNKNOWN, "-").encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def say(message: str, *, stderr: bool = False) -> None:
     """Print one line of plain text."""
-    console(stderr=stderr).print(Text(message))
+    console(stderr=stderr).print(Text(encodable(message, sys.stderr if stderr else sys.stdout)))
 
 
 def track(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
@@ -92,9 +135,32 @@ def track(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T
 
 def warn(message: str) -> None:
     """Print a warning on standard error."""
-    console(stderr=True).print(Text.assemble(("warning: ", "yellow"), message))
+    console(stderr=True).print(Text.assemble(("warning: ", "yellow"), encodable(message, sys.stderr)))
 
 
 def fail(message: str) -> None:
     """Print an error on standard error."""
-    console(stderr=True).print(Text.assemble(("error: ", "bold red"), message))
+    console(stderr=True).print(Text.assemble(("error: ", "bold red"), encodable(message, sys.stderr)))
+
+
+def why(error: Exception) -> str:
+    """Return one sentence on an exception that is no `UserError`.
+
+    What the system refuses is told with its path; a missing home folder as such; everything else is a defect.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return f"{place}{error.strerror}{HINTS.get(error.errno or 0, '')}"
+    text = (str(error).strip() or "no message").splitlines()[0]
+    if isinstance(error, RuntimeError) and "home directory" in text:  # as pathlib says it
+        return "there is no home folder to keep anything in: set HOME to a folder"
+    return (
+        f"{type(error).__name__}: {text}; this is a defect of obliq or of a library below it, not of your input: "
+        "OBLIQ_DEBUG=1 shows the traceback"
+    )
+
+
+def debug() -> None:
+    """Print the traceback of the exception at hand if `OBLIQ_DEBUG` asks for it."""
+    if os.environ.get("OBLIQ_DEBUG", "0") not in {"", "0"}:
+        traceback.print_exc()

@@ -16,6 +16,10 @@ from obliq_eval.errors import UserError, near, raise_all
 if TYPE_CHECKING:
     from pathlib import Path
 
+_NAME = re.compile(r"[^\s/@+:\x00-\x1f\x7f]+/[^\s/@+:\x00-\x1f\x7f]+")
+_LONGEST_NAME = 100
+"""In bytes: file systems allow 255, and tasks and revisions stand beside the name."""
+
 Length = Field(default=None, ge=2, le=1_000_000)
 
 
@@ -23,7 +27,7 @@ class Spec(BaseModel):
     """What a model file may hold.
 
     Args:
-        name: `organisation/model`, or a name alone, which is put under `local/`.
+        name: `organisation/model`, or a name alone, which is put under `local/`; files are named after it.
         path: Folder of the model, relative to the file.
         query_prefix: Put before every query; left out, the model's own prompt is used.
         document_prefix: Put before every document.
@@ -64,8 +68,14 @@ class Spec(BaseModel):
     @classmethod
     def _named(cls, name: str) -> str:
         full = name if "/" in name else f"local/{name}"
-        if not re.fullmatch(r"[^\s/@+:]+/[^\s/@+:]+", full) or "__" in full or full.endswith(".toml"):
-            raise ValueError('a name has at most one slash and none of blanks, "@", "+", ":", "__" and ".toml"')
+        if not _NAME.fullmatch(full) or "__" in full or full.endswith(".toml"):
+            raise ValueError(
+                'a name has at most one slash and none of blanks, control characters, "@", "+", ":", "__" and ".toml"'
+            )
+        if len(full.encode()) > _LONGEST_NAME:
+            raise ValueError(
+                f"a name has at most {_LONGEST_NAME} bytes with its organisation, not {len(full.encode())}"
+            )
         return full
 
 
@@ -80,7 +90,7 @@ def read_spec(path: Path) -> ModelEntry:
             all problems at once.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors put a byte-order mark first
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -91,11 +101,25 @@ def read_spec(path: Path) -> ModelEntry:
     except ValidationError as error:
         problems += [_sentence(str(e["loc"][0]), e["type"], e["msg"]) for e in error.errors()]
     folder = path.parent / str(data.get("path", "."))
-    marks = [folder / "config.json", folder / "modules.json"]
-    if isinstance(data.get("path"), str) and not any(mark.is_file() for mark in marks):
-        problems.append(f"path: {folder} holds no model (neither config.json nor modules.json)")
+    if isinstance(data.get("path"), str):
+        problems += _no_model(folder)
     raise_all(problems, str(path))
-    return _entry(Spec.model_validate(data), folder.resolve())
+    try:
+        return _entry(Spec.model_validate(data), folder.resolve())
+    except OSError as error:
+        raise UserError(f"{path}: cannot read {error.filename or folder}: {error.strerror}") from error
+
+
+def _no_model(folder: Path) -> list[str]:
+    """Return why a folder cannot be that of a model, if it cannot."""
+    if "\0" in str(folder):
+        return [f"path: {str(folder)!r} cannot be a folder, it holds a NUL character"]
+    try:
+        if any((folder / mark).is_file() for mark in ("config.json", "modules.json")):
+            return []
+    except OSError as error:
+        return [f"path: cannot read {folder}: {error.strerror}"]
+    return [f"path: {folder} holds no model (neither config.json nor modules.json)"]
 
 
 def _entry(spec: Spec, folder: Path) -> ModelEntry:
@@ -140,4 +164,5 @@ def _sentence(key: str, kind: str, message: str) -> str:
         return f"{key} is not a key of a model file{near(key, Spec.model_fields)}"
     if kind == "missing":
         return f"{key} is missing"
+    message = message.removeprefix("Value error, ")
     return f"{key}: {message[0].lower()}{message[1:]}"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obliq_eval.errors import UserError
-from obliq_eval.records import Corpus, Dataset, Judgments, Ranking, Run, parse_grade
+from obliq_eval.records import UNANSWERED, Corpus, Dataset, Judgments, Ranking, Run, parse_grade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,10 @@ def test_numerals_are_ordered_as_text() -> None:
 
 
 @given(
-    st.dictionaries(st.text(max_size=3), st.sampled_from([0.0, -1.0, 0.5, 1.0, 1.0 + 1e-8, 3.4e38])),
+    st.dictionaries(
+        st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=3),
+        st.sampled_from([0.0, -1.0, 0.5, 1.0, 1.0 + 1e-8, 3.4e38]),
+    ),
     st.randoms(use_true_random=False),
 )
 def test_order_is_that_of_sorted_utf8_bytes_for_any_input_order(answer: dict[str, float], random: Any) -> None:
@@ -92,6 +95,46 @@ def test_all_problems_of_a_run_are_told_at_once() -> None:
         "  - query 'q3': 2 documents but 1 scores",
         "  - query 'q4' is answered more than once",
     ]
+
+
+NO_IDS: list[tuple[Any, str]] = [
+    ("a\0b", r"'a\\x00b' holds a NUL character"),
+    (7, "7 is not a string"),
+    (None, "None is not a string"),
+    (b"a", "b'a' is not a string"),
+    ("half \ud800", r"'half \\ud800' is not valid Unicode"),
+]
+
+
+@pytest.mark.parametrize(("identifier", "fault"), NO_IDS)
+def test_what_is_no_id_is_refused_in_runs_and_judgments(identifier: Any, fault: str) -> None:
+    for query, document in ((identifier, "d"), ("q", identifier)):
+        with pytest.raises(UserError, match=f"r.trec: the id {fault}" if query != "q" else f"r.trec: .*{fault}"):
+            Run.of({query: {"fine": 2.0, document: 1.0}}, source="r.trec")
+        with pytest.raises(UserError, match=f"q.tsv: the id {fault}"):
+            Judgments.of([("fine", "d", 1), (query, document, 1)], "q.tsv")
+        with pytest.raises(UserError, match=fault):
+            Judgments.from_dict({"fine": {"d": 1}, query: {document: 1}})
+    with pytest.raises(UserError, match=fault):
+        Ranking.of(["fine", identifier], [2.0, 1.0])
+    with pytest.raises(UserError, match=fault):
+        Run.from_lists({identifier: []})
+    with pytest.raises(UserError, match=fault):
+        Judgments.from_dict({identifier: {}})
+
+
+def test_the_id_of_an_empty_answer_is_no_document_s() -> None:
+    """A document of that name would be found in every empty answer; a query may have it, or a longer name."""
+    assert UNANSWERED == "obliq:unanswered"
+    for refused in (
+        lambda: Run.of({"q": {"d": 2.0, "obliq:unanswered": 1.0}}),
+        lambda: Judgments.of([("q", "obliq:unanswered", 1)]),
+    ):
+        with pytest.raises(UserError, match="'obliq:unanswered' is reserved"):
+            refused()
+    scores = {"obliq:unanswered": {"obliq:unanswered2": 1.0, "obliq:": 0.5, "unanswered": 0.25}}
+    assert Run.of(scores).to_dict() == scores
+    assert Judgments.of([("obliq:unanswered", "obliq:unanswered2", 1)]).queries == ("obliq:unanswered",)
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
@@ -144,8 +187,24 @@ def test_whole_grades_become_integers(value: object) -> None:
 
 @pytest.mark.parametrize("value", [0.9, 1.5, "0.9", "1.5", "nan", "inf", "high", "", None])
 def test_other_grades_are_refused(value: object) -> None:
-    with pytest.raises(ValueError, match=r"not a whole number|could not convert"):
+    with pytest.raises(ValueError, match="is not a whole number"):
         parse_grade(value)
+
+
+@pytest.mark.parametrize("value", ["1_0", "\u0661", "\uff11", "1\u00a0", True])
+def test_a_grade_that_only_python_reads_as_a_number_is_refused(value: object) -> None:
+    """An underscore; an Arabic and a full-width one; a no-break space; a truth value."""
+    with pytest.raises(ValueError, match="is not a whole number"):
+        parse_grade(value)
+
+
+@pytest.mark.parametrize("value", [1001, "1001", 300_000_000, "1e15", 1e300, -1001, "-1e300", "9" * 300])
+def test_a_grade_beyond_what_trec_eval_can_count_is_refused(value: object) -> None:
+    assert [parse_grade(1000), parse_grade("-1e3")] == [1000, -1000]
+    with pytest.raises(ValueError, match=r"^grade .{1,40} is beyond 1,000"):
+        parse_grade(value)
+    with pytest.raises(UserError, match=r"query 'q1', document 'd 1': grade .* is beyond 1,000"):
+        Judgments.of([("q1", "d 1", value)])
 
 
 def test_fractional_grades_are_all_named() -> None:

@@ -186,8 +186,18 @@ def test_references_that_mean_nothing_or_too_much() -> None:
         runs.load("model_")
     with pytest.raises(UserError, match='did you mean "org/model:OBLIQ-Math"'):
         runs.load("org/modle:OBLIQ-Math")
-    for ref in ("", ".", "..", "nothing"):
+    for ref in ("", ".", "..", "nothing", "x" * 300):  # no file system takes the last one as a name
         with pytest.raises(UserError, match="no run"):
+            runs.load(ref)
+
+
+def test_the_name_of_a_model_alone_is_answered_with_its_tasks() -> None:
+    for task in ("OBLIQ-Math", "OBLIQ-Writing"):
+        runs.store(RUN, manifest(model=runs.Model("obliq/bm25", alias="bm25"), task=task))
+    for ref in ("bm25", "obliq/bm25"):
+        with pytest.raises(
+            UserError, match=rf"its stored runs are of OBLIQ-Math, OBLIQ-Writing; give {ref}:OBLIQ-Math"
+        ):
             runs.load(ref)
 
 

@@ -288,7 +288,8 @@ def test_small_samples_carry_a_caution_with_the_simulated_coverage() -> None:
         told = caution(99, method)
         assert told is not None
         for size in (40, 115):
-            assert f"{100 * SIMULATED[method][size]:.1f} % at n = {size}" in told
+            covered, wrong = SIMULATED[method][size]
+            assert f"{100 * covered:.1f} % at n = {size} ({100 * wrong:.1f} % false positives)" in told
         assert f"{SIMULATED_EXPERIMENTS:,}" in told
         assert "too narrow" in told
 

@@ -358,6 +358,27 @@ def test_a_folder_may_not_take_a_tasks_name(write_task: Callable[..., Path]) -> 
         folder_task(folder)
 
 
+@pytest.mark.parametrize("name", ["SciFact", "NFCorpus", "model_meta", "Model_Meta"])
+def test_a_folder_may_not_be_called_like_a_file_of_mtebs(write_task: Callable[..., Path], name: str) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}}, name=name)
+    with pytest.raises(UserError, match="rename the folder"):
+        folder_task(folder)
+
+
+def test_a_folder_that_changes_after_it_was_chosen_is_not_searched(
+    write_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}})
+    qrels = folder / "queries+qrels" / "qrels.tsv"
+    task, before = folder_task(folder), qrels.read_text()
+    qrels.write_text("q\ta\t2\n")
+    for _ in range(2):
+        with pytest.raises(UserError, match="has changed since it was chosen"):
+            evaluated(task, Search({"q": {"a": 1.0}}), tmp_path)
+    qrels.write_text(before)
+    assert evaluated(task, Search({"q": {"a": 1.0}}), tmp_path)["ndcg_at_10"] == 1.0
+
+
 def test_a_folders_revision_follows_its_content(write_task: Callable[..., Path]) -> None:
     folder = write_task({"a": "a"}, {"q": "?"}, {"q": {"a": 1}})
     before = folder_task(folder).metadata.revision

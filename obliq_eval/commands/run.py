@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,33 +39,47 @@ SEVERAL = frozenset(
 
 
 class _RunCommand(TyperCommand):
-    """Understands `-t A B` as `-t A -t B`, and `--batch_size` as `--batch-size`."""
+    """Understands `-t A B` as `-t A -t B`, and `--batch_size` as `--batch-size`; takes one value for what has one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Repeat the option before each further value, then parse as usual."""
-        return super().parse_args(ctx, spread(args))
+        """Repeat the option before each further value, look for what is given too often, then parse as usual."""
+        spelled = spread(args)
+        _, _, given = self.make_parser(ctx).parse_args(list(spelled))
+        single = Counter(p.opts[0] for p in given if not p.multiple and not getattr(p, "is_flag", False))
+        raise_all(
+            [f"{option} is given {count} times, and takes one value" for option, count in single.items() if count > 1],
+            "obliq run",
+        )
+        return super().parse_args(ctx, spelled)
 
 
 def spread(args: Sequence[str]) -> list[str]:
     """Return the arguments as Typer wants them.
 
     Options of several values are repeated, once for each value, and the underscores in the names of mteb's older
-    options become hyphens.
+    options become hyphens. A value that is attached, as in `--tasks=A` or `-tA`, is left as it is.
     """
     spelled: list[str] = []
     option, filled = "", False
     for argument in args:
         if argument.startswith("-"):
-            name, equals, value = argument.partition("=")
-            name = name.replace("_", "-")
-            option, filled = name if name in SEVERAL else "", bool(equals)
-            spelled.append(name + equals + value)
+            name, rest = _split(argument)
+            option, filled = name if name in SEVERAL else "", bool(rest)
+            spelled.append(name + rest)
             continue
         if option and filled:
             spelled.append(option)
         filled = True
         spelled.append(argument)
     return spelled
+
+
+def _split(argument: str) -> tuple[str, str]:
+    """Return an option as Typer spells it, and what is attached to it."""
+    if argument.startswith("--"):
+        name, equals, value = argument.partition("=")
+        return name.replace("_", "-"), equals + value
+    return argument[:2], argument[2:]
 
 
 Names = list[str] | None
@@ -147,7 +162,7 @@ def run(
 
 
 def _evaluate(request: Request) -> tuple[list[Outcome], list[str]]:
-    """Evaluate the tasks one after the other; a task that fails leaves the others be."""
+    """Evaluate the tasks one after the other; a task that fails, for whatever reason, leaves the others be."""
     from obliq_eval import running
 
     tasks = running.find_tasks(request)
@@ -161,6 +176,9 @@ def _evaluate(request: Request) -> tuple[list[Outcome], list[str]]:
             outcomes.append(running.evaluate(request, task, model))
         except UserError as error:
             problems.append(str(error))
+        except Exception as error:  # what was computed for the other tasks is still worth showing
+            show.debug()
+            problems.append(f"{task.metadata.name}: {show.why(error)}")
     return outcomes, problems
 
 

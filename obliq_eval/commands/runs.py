@@ -11,7 +11,7 @@ import typer
 from obliq_eval import runs, show
 from obliq_eval.data.official import OFFICIAL
 from obliq_eval.data.sources import MINI
-from obliq_eval.errors import UserError, near
+from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.manifest import Who
 from obliq_eval.records import Coverage
 from obliq_eval.run_files import Form, read_run, write_run
@@ -120,6 +120,8 @@ def import_run(
     as_json: Json = False,
 ) -> None:
     """Store a run that another tool made."""
+    names = {"--task": task, "--model": model, "--revision": revision, "--data-revision": data_revision}
+    raise_all([p for option, name in names.items() if (p := _unfit(option, name))], "runs import")
     known = (*OFFICIAL, *MINI)
     if task.lower().startswith("obliq-") and task not in known:  # any other name is a folder of the user's
         raise UserError(f'unknown task "{task}"{near(task, known)}')
@@ -172,6 +174,15 @@ def _flat(record: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
 def _some(names: list[str] | tuple[str, ...], shown: int = 10) -> str:
     rest = len(names) - shown
     return ", ".join(map(str, names[:shown])) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _unfit(option: str, name: str | None) -> str:
+    """Return what is wrong with a name that tables and other tools must show, or nothing."""
+    if name is None:
+        return ""
+    if not name.strip():
+        return f"{option} is empty: give a name"
+    return "" if name.isprintable() else f"{option} {name!r} holds characters that cannot be shown: give another name"
 
 
 def _one_of(value: str, choices: tuple[str, ...], option: str) -> str:

@@ -53,7 +53,8 @@ def _sizes(loaded: Loaded) -> Iterator[Finding]:
     data, facts = loaded.dataset, loaded.facts
     yield Finding("info", "documents", facts.documents)
     yield Finding("info", "distinct texts", facts.distinct_texts)
-    yield Finding("info", "queries", len(data.queries))
+    more = len(loaded.query_texts) - len(data.queries)
+    yield Finding("info", "queries", len(data.queries), f"{more} more have no relevant document" if more else "")
     for name, judgments in data.judgments().items():
         yield Finding("info", f"{name} judgments", len(judgments))
     yield Finding("info", "excluded documents", sum(map(len, data.exclusions.values())))
@@ -90,7 +91,7 @@ def _judgments(loaded: Loaded) -> Iterator[Finding]:
     yield from _finding(
         "warning", "queries whose text is empty", {q for q, t in loaded.query_texts.items() if not t.strip()}
     )
-    for file, named in loaded.extras.items():
+    for file, named in (("exclusions", loaded.exclusions.keys()), ("groups", loaded.groups.keys())):
         yield from _finding("warning", f"queries in the {file} file without a text", named - texts)
     for name, judgments in data.judgments().items():
         if not judgments.queries:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from obliq_eval.data.files import read_jsonl
 from obliq_eval.errors import UserError
 from obliq_eval.home import home, whole_folder
+from obliq_eval.records import document_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import datasets
 
-FORM = 1  # raise it when the same rows would be converted differently, so that no old table is found
+FORM = 2  # raise it when the same rows would be converted differently, or refused, so that no old table is found
 BATCH_ROWS = 1_000  # the documents held in memory while converting
 SHOWN_IDS = 10
 
@@ -45,9 +46,10 @@ class CorpusFacts:
 
 
 class _Counter:
-    """Counts the facts of a stream of documents while it passes through."""
+    """Counts the facts of a stream of documents while it passes through, and refuses what cannot be an id."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
+        self._source = source
         self._ids: set[str] = set()
         self._texts: set[bytes] = set()
         self._rows = self._empty = self._twice = 0
@@ -57,6 +59,8 @@ class _Counter:
         """Yield the rows unchanged."""
         for identifier, text in rows:
             self._rows += 1
+            if fault := document_fault(identifier):
+                raise UserError(f"{self._source}, document {self._rows}: {fault}")
             self._empty += not text.strip()
             if identifier in self._ids:
                 self._twice += 1
@@ -95,7 +99,7 @@ def table_of(
     A second process that wants the same table waits for the first; what a killed one left is removed.
 
     Raises:
-        UserError: If there are no rows, or the disk is full.
+        UserError: If there are no rows, a document's id cannot be one, or the disk is full.
     """
     own = home() / "corpora" / hashlib.sha256(f"{FORM}\0{key}".encode()).hexdigest()[:32]
     table = own / "table"
@@ -107,7 +111,7 @@ def table_of(
         for left in own.glob(".*"):
             shutil.rmtree(left, ignore_errors=True)
         with whole_folder(table) as part:
-            facts = _convert(rows(), part / "corpus.arrow")
+            facts = _convert(rows(), part / "corpus.arrow", source)
             if not facts.documents:
                 raise UserError(f"{source} holds no document")
             (part / "facts.json").write_text(json.dumps(asdict(facts), ensure_ascii=False), encoding="utf-8")
@@ -153,11 +157,11 @@ def _open(table: Path) -> tuple[datasets.Dataset, CorpusFacts] | None:
     return (documents, facts) if len(documents) == facts.documents else None
 
 
-def _convert(rows: Iterable[tuple[str, str]], target: Path) -> CorpusFacts:
+def _convert(rows: Iterable[tuple[str, str]], target: Path, source: str) -> CorpusFacts:
     import pyarrow as pa
 
     schema = pa.schema([("id", pa.string()), ("text", pa.string())])
-    counter = _Counter()
+    counter = _Counter(source)
     with target.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for batch in _batches(counter.watch(rows)):
             columns = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 HEADER = "query-id\tcorpus-id\tscore\n"
 BATCH = 1_000  # documents read from the corpus at a time
 EXCLUSIONS, GROUPS, POOL = "per_query_excluded_ids.json", "groups.json", "qrels_pool.tsv"
+FOLDERS = frozenset({"corpus", "queries+qrels", "qrels"})
+WRITTEN = frozenset(
+    {
+        "corpus/corpus.jsonl",
+        *(f"queries+qrels/{name}" for name in ("queries.jsonl", "qrels.tsv", POOL, EXCLUSIONS, GROUPS)),
+        *("corpus.jsonl", "queries.jsonl", "qrels/test.tsv", POOL, EXCLUSIONS, GROUPS),
+        *("documents.jsonl", "topics.tsv", "qrels.txt", "qrels_pool.txt"),
+    }
+)
+"""Every folder and file that an export of any form writes; nothing else is ever replaced."""
 
 
 class Form(StrEnum):
@@ -49,7 +59,7 @@ def export(loaded: Loaded, form: str, target: Path, *, force: bool = False) -> t
     """
     if form not in set(Form):
         raise UserError(f"unknown form of a data set {form!r}: use one of {', '.join(Form)}")
-    _check_target(target, force=force)
+    target = _check_target(target, force=force)
     if loaded.facts.duplicate_ids:
         raise UserError(
             f"{loaded.source}: {loaded.facts.duplicate_ids} documents repeat an id, among them "
@@ -69,22 +79,33 @@ def export(loaded: Loaded, form: str, target: Path, *, force: bool = False) -> t
             ) from error
 
 
-def _check_target(target: Path, *, force: bool) -> None:
-    """Refuse a folder that holds anything, and even with `force` one that holds more than an export."""
-    if target.exists() and not target.is_dir():
+def _check_target(target: Path, *, force: bool) -> Path:
+    """Refuse a folder that holds anything, and even with `force` one that holds more than an export.
+
+    Returns:
+        The folder to write; where `target` is a link, the one that it leads to, so that the link stays.
+    """
+    try:
+        folder = target.resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise UserError(f"{target} is a link that leads nowhere; name a folder") from error
+    if folder.exists() and not folder.is_dir():
         raise UserError(f"{target} is a file; name a folder")
-    found = sorted(path.name for path in target.iterdir()) if target.is_dir() else []
+    found = sorted(folder.rglob("*")) if folder.is_dir() else []
     if found and not force:
         raise UserError(f"{target} is not empty; choose another folder, or --force to replace an earlier export")
-    ours = {
-        "corpus", "queries+qrels", "corpus.jsonl", "queries.jsonl", "qrels", "documents.jsonl", "topics.tsv",
-        "qrels.txt", "qrels_pool.txt", EXCLUSIONS, GROUPS, POOL,
-    }  # fmt: skip
-    if others := [name for name in found if name not in ours]:
+    if others := [path.relative_to(folder).as_posix() for path in found if not _is_written(path, folder)]:
         raise UserError(
             f"{target} holds what no export writes ({', '.join(others[:3])}), so --force does not replace it; "
             "choose another folder"
         )
+    return folder
+
+
+def _is_written(path: Path, folder: Path) -> bool:
+    """Tell whether an export writes such a file or folder there; it never writes a link."""
+    names = FOLDERS if path.is_dir() else WRITTEN
+    return not path.is_symlink() and path.relative_to(folder).as_posix() in names
 
 
 def _check_ids(loaded: Loaded) -> None:
@@ -106,7 +127,7 @@ def _official(loaded: Loaded, folder: Path) -> tuple[str, ...]:
     _tsv(judged / "qrels.tsv", data.gold)
     if data.pooled is not None:
         _tsv(judged / POOL, data.pooled)
-    _extras(data, judged)
+    _extras(loaded, judged)
     return _missing_gold(data)
 
 
@@ -119,8 +140,8 @@ def _beir(loaded: Loaded, folder: Path) -> tuple[str, ...]:
     if data.pooled is not None:
         _tsv(folder / POOL, data.pooled)
         notes.append(f"BEIR has one kind of judgments: gold is qrels/test.tsv, the pooled ones are {POOL} beside it")
-    _extras(data, folder)
-    if data.exclusions:
+    _extras(loaded, folder)
+    if loaded.exclusions:
         notes.append(f"BEIR has no exclusions: they are in {EXCLUSIONS}, which its own loader ignores")
     return (*notes, *_missing_gold(data))
 
@@ -138,13 +159,13 @@ def _trec(loaded: Loaded, folder: Path) -> tuple[str, ...]:
     for name, judgments in data.judgments().items():
         path = folder / ("qrels.txt" if name == "gold" else "qrels_pool.txt")
         _text(path, (f"{spell(query)} 0 {spell(document)} {grade}\n" for query, document, grade in judgments.pairs()))
-    _extras(data, folder, spell)
+    _extras(loaded, folder, spell)
     notes = []
     if unfit:
         notes.append(f"{len(unfit)} ids do not fit TREC's columns, so all ids are percent-encoded, as in exported runs")
     if changed := sum(text != queries[query] for query, text in lines.items()):
         notes.append(f"in {changed} topics runs of white space became one space: a topic is one line")
-    if data.exclusions:
+    if loaded.exclusions:
         notes.append(f"TREC has no exclusions: they are in {EXCLUSIONS}; drop these documents before any cut-off")
     return (*notes, *_missing_gold(data))
 
@@ -159,10 +180,10 @@ def _documents(data: Dataset) -> Iterator[tuple[str, str]]:
     yield from show.track(rows(), "documents", len(data.corpus))
 
 
-def _extras(data: Dataset, folder: Path, spell: Callable[[str], str] = str) -> None:
+def _extras(loaded: Loaded, folder: Path, spell: Callable[[str], str] = str) -> None:
     """Write exclusions and groups where there are any."""
-    excluded = {spell(query): sorted(map(spell, ids)) for query, ids in data.exclusions.items()}
-    groups = {spell(query): group for query, group in data.groups.items()}
+    excluded = {spell(query): sorted(map(spell, ids)) for query, ids in loaded.exclusions.items()}
+    groups = {spell(query): group for query, group in loaded.groups.items()}
     for name, content in ((EXCLUSIONS, excluded), (GROUPS, groups)):
         if content:
             _text(folder / name, [json.dumps(content, ensure_ascii=False, indent=1) + "\n"])

@@ -7,14 +7,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError, raise_all
-from obliq_eval.records import Judgments
+from obliq_eval.records import Judgments, id_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 QRELS_FORMS = "three TAB-separated columns (query, document, grade; a header is optional) or TREC's four columns"
 HEADERS = frozenset({"query-id", "qid", "query"})
+PAIRS = json.JSONDecoder(object_pairs_hook=tuple)  # objects as pairs, so that a key that comes twice is seen
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -48,12 +49,17 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, str]]:
         UserError: At the first line that is not such an object, naming file and line.
     """
     for number, line in lines(path):
-        row = _parse(line, f"{path}, line {number}: not a JSON object")
-        if not isinstance(row, dict) or not {"_id", "text"} <= row.keys():
+        pairs = _parse(line, f"{path}, line {number}: not a JSON object", PAIRS)
+        row = dict(pairs) if isinstance(pairs, tuple) else {}
+        if not {"_id", "text"} <= row.keys():
             raise UserError(f'{path}, line {number}: expected an object with "_id" and "text"')
+        if len(row) < len(pairs):
+            raise UserError(f"{path}, line {number}: a key occurs more than once")
         identifier, text, title = row["_id"], row["text"], row.get("title") or ""
         if not isinstance(identifier, str) or not isinstance(text, str) or not isinstance(title, str):
             raise UserError(f'{path}, line {number}: "_id", "text" and "title" must be strings, ids too ("007", not 7)')
+        if fault := id_fault(identifier):
+            raise UserError(f"{path}, line {number}: {fault}")
         yield identifier, with_title(title, text)
 
 
@@ -68,13 +74,22 @@ def read_queries(path: Path) -> dict[str, str]:
     Raises:
         UserError: If an id occurs twice or the file is damaged.
     """
+    return queries_of(read_jsonl(path), str(path))
+
+
+def queries_of(rows: Iterable[tuple[str, str]], source: str) -> dict[str, str]:
+    """Collect `(id, text)` rows as `{id: text}`.
+
+    Raises:
+        UserError: If an id occurs twice.
+    """
     queries: dict[str, str] = {}
     twice = []
-    for identifier, text in read_jsonl(path):
+    for identifier, text in rows:
         if identifier in queries:
             twice.append(f"query id {identifier!r} occurs more than once")
         queries[identifier] = text
-    raise_all(twice, str(path))
+    raise_all(twice, source)
     return queries
 
 
@@ -136,8 +151,8 @@ def read_exclusions(path: Path) -> dict[str, frozenset[str]]:
     data = _read_object(path)
     if not all(isinstance(ids, list) for ids in data.values()):
         raise UserError(f"{path}: expected an object of the form {{query id: [document ids]}}")
-    numbers = [query for query, ids in data.items() if not all(isinstance(i, str) for i in ids)]
-    raise_all([f"query {query!r} excludes an id that is not a string" for query in numbers], str(path))
+    faults = ((query, next(filter(None, map(id_fault, ids)), None)) for query, ids in data.items())
+    raise_all([f"query {query!r} excludes what is no id: {fault}" for query, fault in faults if fault], str(path))
     return {query: frozenset(ids) for query, ids in data.items() if ids}
 
 
@@ -170,21 +185,22 @@ def _read_object(path: Path) -> dict[str, Any]:
             twice.extend(f"query {key!r} occurs more than once" for key in made if keys.count(key) > 1)
         return made
 
-    data = _parse(text, f"{path}: not valid JSON", unique)
+    data = _parse(text, f"{path}: not valid JSON", json.JSONDecoder(object_pairs_hook=unique))
     raise_all(twice, str(path))
     if not isinstance(data, dict):
         raise UserError(f"{path}: expected an object whose keys are query ids")
+    raise_all([fault for query in data if (fault := id_fault(query))], str(path))
     return data
 
 
-def _parse(text: str, wrong: str, pairs_hook: Any = None) -> Any:
+def _parse(text: str, wrong: str, decoder: json.JSONDecoder) -> Any:
     """Parse JSON and refuse what no UTF-8 file can hold.
 
     Raises:
         UserError: With `wrong` in front of the reason.
     """
     try:
-        value = json.loads(text, object_pairs_hook=pairs_hook)
+        value = decoder.decode(text)
     except json.JSONDecodeError as error:
         raise UserError(f"{wrong} ({error.msg}); is the file cut off?") from error
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, a thousand brackets

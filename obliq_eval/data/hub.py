@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 from obliq_eval.data.official import NEEDED
 from obliq_eval.errors import UserError
@@ -52,11 +54,59 @@ def hub_errors(repository: str, revision: str, *also: type[Exception]) -> Iterat
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
     http_error = HfHubHTTPError.__bases__[0]  # of whichever HTTP library this release of the client uses
-    kinds = cast("tuple[type[Exception], ...]", (OSError, EntryNotFoundError, http_error, *also))
+    # ValueError: what a setting holds that the client cannot read, such as a proxy's address
+    kinds = cast("tuple[type[Exception], ...]", (OSError, ValueError, EntryNotFoundError, http_error, *also))
+    with setting_errors():
+        try:
+            yield
+        except kinds as error:
+            raise UserError(_sentence(list(_chain(error)), repository, revision)) from error
+
+
+@contextmanager
+def setting_errors() -> Iterator[None]:
+    """Turn any exception into a sentence about the hub client's settings if one of them is malformed.
+
+    Raises:
+        UserError: In place of an exception that such a setting explains.
+    """
     try:
         yield
-    except kinds as error:
-        raise UserError(_sentence(list(_chain(error)), repository, revision)) from error
+    except UserError:
+        raise
+    except Exception as error:
+        if wrong := wrong_setting():
+            raise UserError(wrong) from error
+        raise
+
+
+def wrong_setting() -> str | None:
+    """Return which setting of the hub's client is malformed, or `None`; it is not repeated, for it may be secret."""
+    endpoint = os.environ.get("HF_ENDPOINT")
+    if endpoint is not None and not _is_address(endpoint):
+        return "HF_ENDPOINT is not the address of a hub, such as https://host:8080: correct it or unset it"
+    for name in ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT"):
+        if (seconds := os.environ.get(name)) and not seconds.isdecimal():
+            return f"{name} is not a whole number of seconds: correct it or unset it"
+    import huggingface_hub
+
+    try:
+        token = huggingface_hub.get_token() or ""
+    except (OSError, ValueError):
+        return None
+    if not token.isascii():
+        return "the hub's token holds a character that no token has: set HF_TOKEN, or log in to the hub, again"
+    return None
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna").decode()
+        named = parts.port is None or parts.port > 0
+    except ValueError:  # UnicodeError among them
+        return False
+    return parts.scheme in {"http", "https"} and host != "" and named and not set(host) & set(" \t\r\n")
 
 
 def _sentence(chain: list[BaseException], repository: str, revision: str) -> str:
@@ -71,6 +121,8 @@ def _sentence(chain: list[BaseException], repository: str, revision: str) -> str
     failed = f"{at} could not be fetched: {_first_line(chain[0])}; try again, finished files are kept"
     if any(isinstance(error, OSError) and error.errno == errno.ENOSPC for error in chain):
         return f"{at} could not be stored: the disk is full; free space or set HF_HOME to another disk"
+    if wrong := wrong_setting():
+        return wrong
     told: tuple[tuple[type[BaseException], str], ...] = (
         (errors.GatedRepoError, f"{repository} is gated: accept its terms on the hub, then set HF_TOKEN"),
         (

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from obliq_eval.data import hub
 from obliq_eval.data.corpus import ids_of, table_of
-from obliq_eval.data.files import with_title
+from obliq_eval.data.files import queries_of, with_title
 from obliq_eval.data.official import MIRROR, MIRROR_REVISION, OFFICIAL
 from obliq_eval.data.sources import Loaded, assemble
-from obliq_eval.errors import UserError, near
+from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.home import home
-from obliq_eval.records import Corpus, Judgments
+from obliq_eval.records import Corpus, Judgments, id_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,15 +33,16 @@ def open_mirror(name: str) -> Loaded:
     task = OFFICIAL[name]
     key = f"{MIRROR}@{MIRROR_REVISION}/{task.subset}"
     documents, facts = table_of(lambda: _texts(f"{task.subset}-corpus"), key, key)
-    queries = dict(_texts(f"{task.subset}-queries"))
+    queries = queries_of(_texts(f"{task.subset}-queries"), key)
     judged = Judgments.of(_rows(f"{task.subset}-qrels", "query-id", "corpus-id", "score"), key)
     exclusions = {}
     if task.excludes:
         candidates = _rows(f"{task.subset}-top_ranked", "query-id", "corpus-ids")
         exclusions = exclusions_from_candidates(candidates, ids_of(documents))
+        raise_all([fault for query in exclusions if (fault := id_fault(query))], key)
     gold, pooled = (judged, None) if task.pooled is None else (Judgments({}), judged)
     dataset = assemble(Corpus(name, MIRROR_REVISION, documents, "mirror"), queries, gold, pooled, exclusions)
-    return Loaded(dataset, facts, f"{MIRROR}, {task.subset}", queries, {"exclusions": frozenset(exclusions)})
+    return Loaded(dataset, facts, f"{MIRROR}, {task.subset}", queries, exclusions)
 
 
 def exclusions_from_candidates(
@@ -62,7 +63,13 @@ def exclusions_from_candidates(
 def _texts(config: str) -> Iterator[tuple[str, str]]:
     table = _table(config, "text")
     key = "_id" if "_id" in table.column_names else "id"
-    return ((str(row[key]), with_title(row.get("title") or "", row["text"])) for row in table)
+    for number, row in enumerate(table, start=1):
+        identifier, title, text = row[key], row.get("title") or "", row["text"]
+        if fault := id_fault(identifier):
+            raise UserError(f"{MIRROR}, {config}, row {number}: {fault}")
+        if not isinstance(title, str) or not isinstance(text, str):
+            raise UserError(f"{MIRROR}, {config}, row {number}: expected text, found {title!r} and {text!r}")
+        yield identifier, with_title(title, text)
 
 
 def _rows(config: str, *columns: str) -> Iterator[Any]:
@@ -71,13 +78,13 @@ def _rows(config: str, *columns: str) -> Iterator[Any]:
 
 def _table(config: str, *columns: str) -> Any:
     """Return a configuration's only split, whatever it is called, if it has these columns."""
-    import datasets
-
     # Without the network, or refused by the hub, `datasets` takes whatever revision its cache holds and wraps the
     # reason away. So the card is asked for first, and the tables have a cache in which there is only this revision.
     hub.snapshot(MIRROR, MIRROR_REVISION, "", ["README.md"])
+    import datasets
+
     cache = str(home() / "mirror" / MIRROR_REVISION)
-    with hub.hub_errors(MIRROR, MIRROR_REVISION, datasets.exceptions.DatasetsError, ValueError):
+    with hub.hub_errors(MIRROR, MIRROR_REVISION, datasets.exceptions.DatasetsError):
         splits = datasets.load_dataset(MIRROR, config, revision=MIRROR_REVISION, cache_dir=cache)
     if len(splits) != 1:
         raise UserError(f"{MIRROR}, {config}: expected one split, found {', '.join(splits)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from obliq_eval.records import Corpus, Dataset, Judgments
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+LOG = logging.getLogger("obliq")
 MINI_FOLDER = Path(__file__).parent / "mini"
 MINI = {"OBLIQ-Mini-Writing": "writing", "OBLIQ-Mini-Math": "math", "OBLIQ-Mini-Congress": "congress"}
 MIRROR_PREFIX = "mirror:"
@@ -55,14 +57,16 @@ class Loaded:
         facts: Counts over the corpus.
         source: Where it came from, for people.
         query_texts: Every query in the file, judged or not.
-        extras: By file, such as `exclusions`, the queries that it names, judged or not.
+        exclusions: Those of every query that the file names, judged or not.
+        groups: Likewise.
     """
 
     dataset: Dataset
     facts: CorpusFacts
     source: str
     query_texts: Mapping[str, str] = field(default_factory=dict)
-    extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    exclusions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(reference: str | Path) -> Dataset:
@@ -94,6 +98,11 @@ def load(reference: str | Path) -> Dataset:
 
 def open_source(reference: str | Path) -> Loaded:
     """Load like `load`, but accept what `load` refuses, so that the audit can report it."""
+    with hub.setting_errors():  # libraries that read the hub's settings when they are imported fail in their own ways
+        return _open(reference)
+
+
+def _open(reference: str | Path) -> Loaded:
     name = str(reference)
     if name in MINI:
         return open_layout(official_layout(MINI_FOLDER / MINI[name]), name, "mini", f"{name} (bundled)")
@@ -106,6 +115,8 @@ def open_source(reference: str | Path) -> Loaded:
     folder = Path(reference)
     if folder.is_dir():
         layout = find_layout(folder)
+        if layout.corpus.parent != folder and (folder / BEIR_FILES["corpus"]).exists():
+            LOG.warning("%s holds two layouts: the official one is read, and corpus.jsonl beside it is not", folder)
         kind = "beir" if layout.corpus.parent == folder else "folder"
         return open_layout(layout, folder.resolve().name, kind, str(folder))
     known = (*OFFICIAL, *MINI)
@@ -186,8 +197,7 @@ def open_layout(layout: Layout, name: str, kind: str, source: str, fixed: tuple[
     groups = read_groups(layout.groups) if layout.groups else {}
     documents, facts = open_corpus(layout.corpus, key)
     dataset = assemble(Corpus(name, revision, documents, kind), queries, gold, pooled, exclusions, groups)
-    extras = {"exclusions": frozenset(exclusions), "groups": frozenset(groups)}
-    return Loaded(dataset, facts, source, queries, extras)
+    return Loaded(dataset, facts, source, queries, exclusions, groups)
 
 
 def assemble(

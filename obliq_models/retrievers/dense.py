@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from obliq_eval.errors import UserError, near
 from obliq_models.retrievers.base import Retriever, Texts, batches
+from obliq_models.retrievers.guards import checked, explained
 from obliq_models.search import products
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def load(
         **settings: See `DenseRetriever`.
 
     Raises:
-        UserError: If the folder holds no model, or a setting is wrong.
+        UserError: If the folder holds no complete model (see `guards.checked`), a setting is wrong, or a first text
+            gives no vector, as `DenseRetriever.encode` says.
     """
     from sentence_transformers import SentenceTransformer  # takes seconds to import
     from sentence_transformers.base.modules import Transformer
@@ -60,18 +62,21 @@ def load(
     source = path or name
     given: dict[str, Any] = {"trust_remote_code": trust_remote_code, "revision": None if path else revision}
     weights = {"dtype": getattr(torch, dtype)}
-    try:
+
+    def build() -> SentenceTransformer:
         if pooling is None:
-            model = SentenceTransformer(source, device=device, model_kwargs=weights, **given)
-        else:
-            transformer = Transformer(
-                source, model_kwargs={**given, **weights}, config_kwargs=given, processor_kwargs=given
-            )
-            pool = Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)
-            model = SentenceTransformer(modules=[transformer, pool], device=device)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{name}: cannot load a model from {source}: {str(error).splitlines()[0]}") from error
-    return DenseRetriever(model, **settings)
+            return SentenceTransformer(source, device=device, model_kwargs=weights, **given)
+        transformer = Transformer(
+            source, model_kwargs={**given, **weights}, config_kwargs=given, processor_kwargs=given
+        )
+        pool = Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)
+        return SentenceTransformer(modules=[transformer, pool], device=device)
+
+    retriever = DenseRetriever(checked(name, source, build), **settings)
+    with explained(f"{name}: the model in {source} cannot encode a text"):
+        for role in get_args(Role):
+            retriever.encode(["a first text"], role)
+    return retriever
 
 
 class DenseRetriever(Retriever):
@@ -137,7 +142,8 @@ class DenseRetriever(Retriever):
         """Return one vector per text, float32, shape (texts, dims).
 
         Raises:
-            UserError: If the model returns another number of vectors, or one that is not finite.
+            UserError: If the model returns another number of vectors, of another length than it declares, or one
+                that is not finite.
         """
         prompt = self.prompt(role)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
@@ -152,6 +158,9 @@ class DenseRetriever(Retriever):
         vectors = np.asarray(vectors, np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise UserError(f"{self.name} returned vectors of shape {vectors.shape} for {len(texts)} texts ({role})")
+        declared = self.model.get_embedding_dimension()
+        if declared is not None and vectors.shape[1] != declared:
+            raise UserError(f"{self.name} returned vectors of {vectors.shape[1]} dimensions, but declares {declared}")
         if not np.isfinite(vectors).all():
             row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
             raise UserError(f"{self.name} returned a vector that is not a number, for the {role} {texts[row][:60]!r}")
@@ -185,8 +194,10 @@ class DenseRetriever(Retriever):
     def _limited(self, role: Role) -> Iterator[None]:
         """Hold the model to this role's length."""
         own, length = self.model.max_seq_length, self._lengths[role]
-        if length is not None:
-            self.model.max_seq_length = length
+        if length is None:  # a model of word vectors has no length, and none can be set
+            yield
+            return
+        self.model.max_seq_length = length
         try:
             yield
         finally:
@@ -203,7 +214,7 @@ class DenseRetriever(Retriever):
 
     def _count_cut(self, texts: Sequence[str], prompt: str, role: Role) -> None:
         limit = self.model.max_seq_length
-        if limit is None or not len(texts):
+        if limit is None or limit == float("inf") or not len(texts):
             return
         tokens = self.model.tokenizer([prompt + text for text in texts], truncation=False, verbose=False)["input_ids"]
         key = f"truncated {role} texts"

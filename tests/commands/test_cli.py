@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -119,6 +120,63 @@ def test_an_unforeseen_error_is_called_a_defect(
     assert "defect" in told
     assert "OBLIQ_DEBUG=1" in told
     assert ("Traceback" in told) == bool(debug)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "a/b"), "a/b: No such file or directory"),
+        (NotADirectoryError(20, "Not a directory", b"a/b"), "a/b: Not a directory"),
+        (OSError(28, "No space left"), "No space left; free space, or choose a folder on another disk"),
+        (OSError(36, "File name too long", "x" * 300), f"{'x' * 300}: File name too long; choose a shorter name"),
+        (
+            RuntimeError("Could not determine home directory."),
+            "there is no home folder to keep anything in: set HOME to a folder",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence_and_no_defect(
+    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["obliq", "tasks"])
+    _raising(error, monkeypatch)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err == f"error: {sentence}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [("tasks",), ("tasks", "--json"), ("--version",)])
+def test_output_that_cannot_be_written_is_one_sentence(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from obliq_eval.cli import main; main()", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("tasks",), ("run", "--help"), ("doctor", "--help")])
+def test_an_output_of_ascii_alone_is_enough(arguments: tuple[str, ...]) -> None:
+    done = obliq(*arguments, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+    assert "\\u2013" not in done.stdout
+
+
+def test_json_is_whole_in_an_output_of_ascii_alone() -> None:
+    code = "from obliq_eval import show; show.payload(['\\u00e9\\u2013', '\\ud800'])"
+    for encoding in ("ascii", "utf-8"):  # half a surrogate pair has no form in UTF-8 either
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert json.loads(done.stdout) == ["\u00e9\u2013", "\ud800"]
 
 
 def test_a_reader_that_has_gone_is_no_news() -> None:

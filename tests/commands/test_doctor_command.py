@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -102,6 +102,61 @@ def test_a_hub_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HF_ENDPOINT", "file:///etc/passwd")
     (line,) = health.hub()
     assert "http(s)" in line.fails
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://huggingface.co", "https://huggingface.co"),
+        ("http://user:s3cret@127.0.0.1:9/hub", "http://127.0.0.1:9/hub"),
+        ("http://s3cret@127.0.0.1:9", "http://127.0.0.1:9"),
+        ("http://a@b:s3cret@127.0.0.1:9?token=s3cret#s3cret", "http://127.0.0.1:9"),
+        ("http://user:s3cret@[::1]:9", "http://[::1]:9"),
+        ("user:s3cret@127.0.0.1", None),
+        ("http://127.0.0.1:99999", None),
+        ("http://[s3cret", None),
+        ("http://", None),
+        ("s3cret", None),
+    ],
+)
+def test_an_address_is_told_without_what_may_be_secret(
+    url: str, shown: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert health.address(url) == shown
+    if "s3cret" in url or shown is None:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        (line,) = health.hub()
+        assert "s3cret" not in str(line)
+        assert line.level == "warning"
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        assert "s3cret" not in str(list(health.hub()))
+
+
+def test_a_part_that_cannot_be_looked_at_leaves_the_others_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise PermissionError(13, "Permission denied", "a/b")
+
+    for part in ("versions", "hook", "bundled", "optional", "caches", "hub", "secrets"):
+        monkeypatch.setattr(health, part, lambda: iter(()))
+    broken.__name__ = "devices"
+    monkeypatch.setattr(health, "devices", broken)
+    (line,) = health.report()
+    assert (line.part, line.found, line.level) == ("devices", "cannot be looked at", "warning")
+    assert line.fails.startswith("a/b: Permission denied")
+
+
+def test_no_home_folder_is_a_line_for_each_cache_that_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Any:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("OBLIQ_HOME")
+    monkeypatch.delenv("MTEB_CACHE", raising=False)
+    monkeypatch.setattr("pathlib.Path.home", homeless)
+    found = {line.what: line for line in health.caches()}
+    assert len(found) == 4
+    assert found["runs and corpora (OBLIQ_HOME)"].level == "error"
+    assert "set HOME" in found["mteb (MTEB_CACHE)"].fails
+    assert "free" in found["results"].found
 
 
 def test_bundled_data_that_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

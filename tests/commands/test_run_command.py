@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,8 @@ def test_several_values_may_follow_one_option() -> None:
     assert spread(["--batch_size", "3", "--output_folder=a_b"]) == ["--batch-size", "3", "--output-folder=a_b"]
     assert spread(["-t", "A", "--json"]) == ["-t", "A", "--json"]
     assert spread([]) == []
+    assert spread(["-mmy_model.toml", "-v_1", "-x_y"]) == ["-mmy_model.toml", "-v_1", "-x_y"]
+    assert spread(["-tA_1", "B_2"]) == ["-tA_1", "-t", "B_2"]
 
 
 def test_a_folder_is_evaluated_under_both_judgments_and_then_served_from_the_result_file(folder: Path) -> None:
@@ -176,6 +179,26 @@ def test_one_task_that_fails_leaves_the_others_be(folder: Path, tmp_path: Path) 
         (("-m", "bm25", "--data", "nowhere"), "nowhere holds neither"),
         (("-m", "bm25", "-t", "OBLIQ-Math", "--overwrite-strategy", "sometimes"), "only-missing, always, never"),
         (("-m", "bm25", "-t", "OBLIQ-Math", "--model-revision", "77"), "revision 77 not found"),
+        (("-mmy_model.toml", "-t", "OBLIQ-Math"), "cannot read my_model.toml"),
+        (("-m", "bm25", "-m", "minilm", "-t", "OBLIQ-Math"), "--model is given 2 times"),
+        (("-m", "bm25", "-t", "OBLIQ-Math", "--output-folder=a", "--output_folder", "b"), "--output-folder is given 2"),
+        (("-m", "bm25", "-t", "OBLIQ-Math", "--device", "nonsense"), "there is no device 'nonsense' here"),
+        (("-m", "bm25", "-t", "OBLIQ-Math", "--device", "meta"), "there is no device 'meta' here"),
+        (("-m", "bm25", "-t", "OBLIQ-Math", "--device", "999"), "there is no device '999' here"),
+        (("-m", "x" * 300, "-t", "OBLIQ-Math"), "no model is called 'xxx"),
+        (("-m", "./nothing/here", "-t", "OBLIQ-Math"), "no model is called './nothing/here'"),
+        (("-m", "bm25", "--data", "d", "--eval-splits", "test"), "--eval-splits test is for mteb's tasks"),
+        (("-m", "bm25", "--data", "d", "-l", "deu", "--task-types", "Retrieval"), "--languages deu, --task-types Retr"),
+        (("-m", "bm25", "-b", "OBLIQ-Mini", "-t", "SciFact"), "leave -t out"),
+        (("-m", "bm25", "-b", "OBLIQ-Mini", "--categories", "t2t"), "leave --categories t2t out"),
+        (("-m", "bm25", "-t", "SciFact", "--task-types", "Reranking"), "--task-types Reranking chooses among mteb's"),
+        (("-m", "bm25", "-t", "SciFact", "--eval-splits", "nope"), "SciFact has no split 'nope'"),
+        (
+            ("-m", "bm25", "-t", "SciFact", "BelebeleRetrieval", "-l", "deu"),
+            "--languages deu leaves nothing of SciFact",
+        ),
+        (("-m", "bm25", "-l", "xxx"), "--languages xxx: Invalid language code"),
+        (("-m", "bm25", "--task-types", "Retreival"), "no task of mteb fits --task-types Retreival"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
@@ -183,6 +206,118 @@ def test_what_cannot_be_done_is_said_in_one_sentence(arguments: tuple[str, ...],
     assert (done.exit_code, done.stdout) == (2, "")
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_of_weights_is_answered_with_the_file_that_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    for name in ("weights", "./weights", str(tmp_path / "weights")):
+        done = run("-m", name, "-t", "OBLIQ-Math")
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+        assert f'path = "{name}"' in done.stderr
+        assert "-m my-model.toml" in done.stderr
+
+
+def test_two_folders_of_one_name_are_refused_and_one_given_twice_is_run_once(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    write_official(tmp_path / "other" / "my-math", "analogues/writing")
+    done = run("-m", "bm25", "--data", folder, tmp_path / "other" / "my-math")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "have one name" in done.stderr
+    twice = run("-m", "bm25", "--data", folder, "my-math", "-t", "OBLIQ-Mini-Math", "OBLIQ-Mini-Math", "--json")
+    assert [found["task"] for found in json.loads(twice.stdout)] == ["OBLIQ-Mini-Math", "my-math"]
+
+
+@pytest.mark.parametrize("content", ["", "half", "[]", "{}", '{"a": 1}', "\x00", "[" * 100_000])
+@pytest.mark.parametrize("strategy", ["only-missing", "always", "never"])
+def test_a_result_file_that_cannot_be_read_is_set_aside(content: str, strategy: str, folder: Path) -> None:
+    first = json.loads(run("-m", "bm25", "--data", folder, "--json").stdout)[0]
+    path = Path(first["result"])
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) // 2] if content == "half" else content)
+    damaged = path.read_text()
+    again = run("-m", "bm25", "--data", folder, "--overwrite-strategy", strategy, "--json")
+    assert again.exit_code == 0, again.output
+    (found,) = json.loads(again.stdout)
+    assert (found["cached"], found["scores"]) == (False, first["scores"])
+    assert "is no file that mteb can read" in again.stderr
+    assert path.with_name("my-math.json.unreadable").read_text() == damaged
+    served = run("-m", "bm25", "--data", folder, "--json")
+    assert (json.loads(served.stdout)[0]["cached"], served.stderr) == (True, "")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"default": []}', '{"default": {"te'])
+def test_a_prediction_file_that_cannot_be_read_is_set_aside(content: str, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "pred").mkdir()
+    (tmp_path / "pred" / "my-math_predictions.json").write_text(content)
+    done = run("-m", "bm25", "--data", folder, "--prediction-folder", "pred")
+    assert done.exit_code == 0, done.output
+    assert "is no file that mteb can read" in done.stderr
+    assert (tmp_path / "pred" / "my-math_predictions.json.unreadable").read_text() == content
+    assert json.loads((tmp_path / "pred" / "my-math_predictions.json").read_text())["default"]["test"]
+
+
+@pytest.mark.parametrize("option", ["--output-folder", "--prediction-folder"])
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_in_place_of_a_folder_is_said_before_anything_is_computed(
+    option: str, below: str, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = run("-m", "bm25", "--data", folder, option, tmp_path / "file" / below)
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert f"there is a file where a folder is needed; choose another {option}" in done.stderr
+    assert runs.scan() == ([], [])
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_name_too_long_for_a_file_is_said_before_anything_is_computed(tmp_path: Path) -> None:
+    for name, options in (("x" * 255, ()), ("y" * 245, ("--prediction-folder", "pred"))):
+        write_official(tmp_path / name, "analogues/math")
+        done = run("-m", "bm25", "--data", name, *options)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+        assert f"File name too long; shorten the name {name}" in done.stderr
+        assert runs.scan() == ([], [])
+
+
+def test_a_disk_that_fills_up_leaves_no_half_written_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mteb.results import TaskResult
+
+    def torn(_: object, path: Path) -> None:
+        path.write_text('{"dataset_rev')
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(TaskResult, "to_disk", torn)
+    done = run("-m", "bm25", "--data", folder)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "error: not evaluated: my-math: No space left on device; free space" in done.stderr
+    assert not list(Path("results").rglob("my-math.json"))
+
+
+def test_a_defect_in_one_task_leaves_the_others_be(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_official(folder.with_name("second"), "analogues/writing")
+    evaluate = running.evaluate
+
+    def breaks(request: Any, task: Any, model: Any) -> Any:
+        if task.metadata.name == "second":
+            raise ZeroDivisionError("by nought")
+        return evaluate(request, task, model)
+
+    monkeypatch.setattr(running, "evaluate", breaks)
+    done = run("-m", "bm25", "--data", "second", folder)
+    assert done.exit_code == 2
+    assert "my-math" in done.stdout
+    assert "error: not evaluated: second: ZeroDivisionError: by nought; this is a defect" in done.stderr
+
+
+def test_a_cache_of_mtebs_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: str) -> Any:
+        raise PermissionError(13, "Permission denied", "home/.cache/mteb")
+
+    monkeypatch.setattr(running, "importlib", SimpleNamespace(import_module=refused))
+    running.import_mteb.cache_clear()
+    done = run("-m", "bm25", "-t", "OBLIQ-Math")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "home/.cache/mteb: Permission denied" in done.stderr
+    assert "MTEB_CACHE" in done.stderr
 
 
 def test_only_cache_without_a_result_is_refused(folder: Path) -> None:

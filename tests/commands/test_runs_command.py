@@ -150,6 +150,12 @@ def test_mteb_parts_are_chosen(folder: Path) -> None:
         (["import", "in.trec", "--task", "OBLIQ-Maths", "--model", "m"], 'did you mean "OBLIQ-Math"'),
         (["import", "absent", "--task", "T", "--model", "m"], "cannot read"),
         (["import", "bad", "--task", "T", "--model", "m"], "line 1"),
+        (["import", "in.trec", "--task", "T", "--model", ""], "--model is empty"),
+        (["import", "in.trec", "--task", " ", "--model", "m"], "--task is empty"),
+        (["import", "in.trec", "--task", "T", "--model", "m", "--revision", ""], "--revision is empty"),
+        (["import", "in.trec", "--task", "T", "--model", "m", "--data-revision", ""], "--data-revision is empty"),
+        (["import", "in.trec", "--task", "T", "--model", "a\nb"], "cannot be shown"),
+        (["show", "x" * 300], "no run"),
     ],
 )
 def test_mistakes_are_one_sentence_and_store_nothing(

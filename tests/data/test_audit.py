@@ -103,6 +103,14 @@ def test_each_finding_is_found_once_and_alone(what: str, tmp_path: Path) -> None
     assert detail in finding.detail
 
 
+def test_queries_that_are_not_counted_are_mentioned(tmp_path: Path) -> None:
+    """Two of three texts have no relevant document: one is not judged, of one every grade is 0."""
+    path = folder(tmp_path / "f", queries=[*CLEAN["queries"], ("q3", "?")], gold=[("q1", "d1", 1), ("q2", "d2", 0)])
+    assert Finding("info", "queries", 1, "2 more have no relevant document") in audit(open_source(path))
+    none = folder(tmp_path / "g", gold=[], excluded={}, groups={})
+    assert Finding("info", "queries", 0, "2 more have no relevant document") in audit(open_source(none))
+
+
 def test_a_judgment_of_nought_is_not_gold(tmp_path: Path) -> None:
     assert found(folder(tmp_path / "f", gold=[*GOLD, ("q1", "d3", 0)])) == []
 

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -125,6 +125,20 @@ def test_no_document_is_an_error_and_leaves_nothing(tmp_path: Path, home: Path) 
     with pytest.raises(UserError, match=r"c\.jsonl holds no document"):
         open_corpus(path, "k")
     assert left_in(home) == []
+
+
+@pytest.mark.parametrize("identifier", ["obliq:unanswered", "a\0b", "\ud800", 7])
+def test_what_cannot_be_a_document_s_id_is_refused_and_leaves_nothing(identifier: Any, home: Path) -> None:
+    with pytest.raises(UserError, match=r"rows, document 6: the (document )?id .*(reserved|NUL|Unicode|not a string)"):
+        table_of(lambda: [*ROWS, (identifier, "text")], "k", "rows")
+    assert left_in(home) == []
+
+
+def test_the_reserved_id_is_refused_in_a_corpus_and_taken_in_a_text(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "c.jsonl", [("d", "obliq:unanswered"), ("obliq:unanswered", "text")])
+    with pytest.raises(UserError, match=r"c\.jsonl, document 2: the document id 'obliq:unanswered' is reserved"):
+        open_corpus(path, "k")
+    assert open_corpus(jsonl(tmp_path / "d.jsonl", [("d", "obliq:unanswered\0")]), "k2")[1].documents == 1
 
 
 def test_a_damaged_line_leaves_nothing(tmp_path: Path, home: Path) -> None:

@@ -44,7 +44,8 @@ def made(
     table = datasets.Dataset.from_dict({"id": list(documents), "text": list(documents.values())})
     judged = None if pooled is None else Judgments(pooled)
     data = assemble(Corpus("made", "r1", table), queries, Judgments(gold), judged, exclusions, groups)
-    return Loaded(data, CorpusFacts(len(documents), len(set(documents.values())), 0, 0), "made", queries)
+    facts = CorpusFacts(len(documents), len(set(documents.values())), 0, 0)
+    return Loaded(data, facts, "made", queries, exclusions or {}, groups or {})
 
 
 def content(data: Dataset) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def test_official_to_beir_says_the_same_under_gold(task: str, tmp_path: Path) ->
 
 
 identifiers = st.one_of(
-    st.sampled_from(ODD), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n"), max_size=6)
+    st.sampled_from(ODD), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n"), max_size=6)
 )
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -158,10 +159,24 @@ def test_trec_encodes_every_id_as_run_files_do(tmp_path: Path) -> None:
     assert notes[1].startswith("TREC has no exclusions")
 
 
-def test_queries_that_nobody_judged_are_kept(tmp_path: Path) -> None:
-    before = made({"d": "t"}, {"judged": "x", "not": "y"}, {"judged": {"d": 1}})
-    export(before, "official", tmp_path / "out")
-    assert open_source(tmp_path / "out").query_texts == {"judged": "x", "not": "y"}
+@pytest.mark.parametrize("form", ["official", "beir"])
+def test_queries_that_nobody_judged_are_kept_with_all_that_is_known_of_them(form: str, tmp_path: Path) -> None:
+    excluded, groups = {"not": frozenset({"d"}), "judged": frozenset({"e"})}, {"not": "Ada", "judged": "Bob"}
+    before = made({"d": "t", "e": "u"}, {"judged": "x", "not": "y"}, {"judged": {"d": 1}}, None, excluded, groups)
+    export(before, form, tmp_path / "out")
+    after = open_source(tmp_path / "out")
+    assert after.query_texts == {"judged": "x", "not": "y"}
+    assert (after.exclusions, after.groups) == (excluded, groups)
+    assert after.dataset.exclusions == {"judged": frozenset({"e"})}
+    assert after.dataset.groups == {"judged": "Bob"}
+
+
+def test_trec_keeps_the_exclusions_of_queries_that_nobody_judged(tmp_path: Path) -> None:
+    before = made({"d": "t"}, {"q": "x", "not": "y"}, {"q": {"d": 1}}, None, {"not": frozenset({"d"})}, {"not": "Ada"})
+    notes = export(before, "trec", tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "per_query_excluded_ids.json").read_text()) == {"not": ["d"]}
+    assert json.loads((tmp_path / "out" / "groups.json").read_text()) == {"not": "Ada"}
+    assert any("TREC has no exclusions" in note for note in notes)
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
@@ -179,6 +194,56 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):
         export(before, "beir", tmp_path / "file", force=True)
+
+
+@pytest.mark.parametrize("form", ["official", "beir", "trec"])
+def test_every_form_replaces_every_other(form: str, tmp_path: Path) -> None:
+    odd = {"q": frozenset({"d"})}
+    before = made({"d": "t", "e": "u"}, {"q": "x"}, {"q": {"e": 1}}, {"q": {"e": 1}}, odd, {"q": "Ada"})
+    export(before, form, tmp_path / "out")
+    for other in ("official", "beir", "trec"):
+        export(before, form, tmp_path / "out", force=True)
+        export(before, other, tmp_path / "out", force=True)
+
+
+@pytest.mark.parametrize(
+    "own", ["corpus/mine.txt", "qrels/dev.tsv", "queries+qrels/old/notes", "corpus.jsonl/x", ".hidden", "corpus/qrels/"]
+)
+def test_force_replaces_no_file_and_no_folder_that_an_export_does_not_write(own: str, tmp_path: Path) -> None:
+    before, out = made({"d": "t"}, {"q": "x"}, {"q": {"d": 1}}), tmp_path / "out"
+    export(before, "official", out)
+    path = out / own
+    path.parent.mkdir(exist_ok=True, parents=True)
+    if own.endswith("/"):
+        path.mkdir()
+    else:
+        path.write_text("years of work")
+    with pytest.raises(UserError, match="holds what no export writes"):
+        export(before, "official", out, force=True)
+    assert path.exists()
+
+
+def test_a_link_in_the_folder_is_not_replaced(tmp_path: Path) -> None:
+    before, out = made({"d": "t"}, {"q": "x"}, {"q": {"d": 1}}), tmp_path / "out"
+    export(before, "official", out)
+    (out / "corpus").rename(tmp_path / "elsewhere")
+    (out / "corpus").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"no export writes \(corpus\)"):
+        export(before, "official", out, force=True)
+    assert (tmp_path / "elsewhere" / "corpus.jsonl").exists()
+
+
+def test_a_link_to_a_folder_stays_and_the_folder_is_written(tmp_path: Path) -> None:
+    before, link = made({"d": "t"}, {"q": "x"}, {"q": {"d": 1}}), tmp_path / "link"
+    (tmp_path / "real").mkdir()
+    link.symlink_to(tmp_path / "real")
+    export(before, "official", link)
+    export(before, "beir", link, force=True)
+    assert link.is_symlink()
+    assert sorted(path.name for path in (tmp_path / "real").iterdir()) == ["corpus.jsonl", "qrels", "queries.jsonl"]
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(UserError, match="leads nowhere"):
+        export(before, "official", tmp_path / "circle")
 
 
 @pytest.mark.parametrize("identifier", ["a\tb", "a\nb"])

@@ -108,6 +108,26 @@ def test_fractions_are_refused_all_at_once_and_one_point_nought_is_one(tmp_path:
     assert read_qrels(write(tmp_path / "one.tsv", tsv(rows[2]))).grades == {"q": {"c": 1}}
 
 
+def test_ids_and_grades_that_trec_eval_cannot_take_are_refused_all_at_once(tmp_path: Path) -> None:
+    rows = [
+        ("q\0", "a", "1"), ("q", "b\0c", "1"), ("q", "obliq:unanswered", "1"), ("q", "d", "300000000"),
+        ("q", "e", "1_0"), ("q", "f", "\u0661"), ("q", "g", "1000"),
+    ]  # fmt: skip
+    with pytest.raises(UserError) as caught:
+        read_qrels(write(tmp_path / "qrels.tsv", tsv(*rows)))
+    heading, *told = str(caught.value).splitlines()
+    assert heading == f"{tmp_path / 'qrels.tsv'}: 6 problems"
+    words = [
+        "'q\\x00' holds a NUL",
+        "'b\\x00c' holds a NUL",
+        "reserved",
+        "document 'd'",
+        "document 'e'",
+        "document 'f'",
+    ]
+    assert [word in line for word, line in zip(words, told, strict=True)] == [True] * 6
+
+
 def test_a_pair_judged_twice_must_agree(tmp_path: Path) -> None:
     assert read_qrels(write(tmp_path / "a", tsv(("q", "d", "1"), ("q", "d", "1")))).grades == {"q": {"d": 1}}
     with pytest.raises(UserError, match="judged both 1 and 2"):
@@ -139,9 +159,10 @@ ODD = (
     " ",
 )
 # A TAB or LF would end a column or a line; a half of a surrogate pair cannot be written.
-words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n"), min_size=1, max_size=6)
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n"), min_size=1, max_size=6)
 ids = st.sampled_from(ODD) | words
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
 
 def through(read: Callable[[Path], Any], content: str) -> Any:
@@ -166,7 +187,7 @@ def test_ids_in_qrels_come_back_verbatim(grades: Mapping[str, Mapping[str, int]]
 
 @settings(max_examples=100, deadline=None)
 @given(
-    rows=st.dictionaries(st.sampled_from(ODD) | text, text, max_size=5),
+    rows=st.dictionaries(st.sampled_from(ODD) | names, text, max_size=5),
     ascii_only=st.booleans(),
     end=st.sampled_from(["\n", "\r\n"]),
 )
@@ -179,7 +200,7 @@ def test_jsonl_comes_back_verbatim(rows: Mapping[str, str], *, ascii_only: bool,
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.dictionaries(text, st.frozensets(text, max_size=3), max_size=4))
+@given(st.dictionaries(names, st.frozensets(names, max_size=3), max_size=4))
 def test_exclusions_come_back_verbatim_and_empty_ones_are_none(excluded: Mapping[str, frozenset[str]]) -> None:
     content = json.dumps({q: sorted(d) for q, d in excluded.items()}, ensure_ascii=False)
     assert through(read_exclusions, content) == {q: d for q, d in excluded.items() if d}
@@ -215,6 +236,10 @@ GOOD = '{"_id": "1", "text": "one"}\n'
         ('{"_id": null, "text": "two"}', "must be strings"),
         ('{"_id": "2", "text": null}', "must be strings"),
         ('{"_id": "2", "title": 3, "text": "two"}', "must be strings"),
+        ('{"_id": "2\\u0000", "text": "two"}', "NUL"),
+        ('{"_id": "2", "_id": "3", "text": "two"}', "a key occurs more than once"),
+        ('{"_id": "2", "text": "two", "text": "three"}', "a key occurs more than once"),
+        ('[["_id", "2"], ["text", "two"]]', "expected an object"),
         ('{"_id": "2", "text": "\\ud83d alone"}', "surrogate"),
         ('{"_id": "\\uDE00", "text": "two"}', "surrogate"),
     ],
@@ -259,6 +284,8 @@ def test_all_repeated_query_ids_are_named(tmp_path: Path) -> None:
         ('{"q": {"d": 1}}', "{query id: [document ids]}"),
         ('{"q": [1], "r": [null], "s": ["x"]}', "2 problems"),
         ('{"q": ["d1"], "r": [], "q": ["d2"]}', "query 'q' occurs more than once"),
+        ('{"q": ["d1", "d\\u0000"], "r": ["d1"]}', "query 'q' excludes what is no id: the id 'd\\x00' holds a NUL"),
+        ('{"q\\u0000": ["d1"]}', "'q\\x00' holds a NUL"),
         ('{"q": ["d1"', "cut off"),
         ('{"q": ["\\ud800"]}', "surrogate"),
         (b'{"q": ["\xe9"]}', "UTF-8"),
@@ -273,7 +300,8 @@ def test_exclusions_of_another_form(content: str | bytes, reason: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "content", ["[]", '{"q": 1}', '{"q": ["g"]}', '{"q": "g", "q": "h"}', '{"q": "g"', "", "\ufeff"]
+    "content",
+    ["[]", '{"q": 1}', '{"q\\u0000": "g"}', '{"q": ["g"]}', '{"q": "g", "q": "h"}', '{"q": "g"', "", "\ufeff"],
 )
 def test_groups_of_another_form(content: str, tmp_path: Path) -> None:
     path = write(tmp_path / "groups.json", content)

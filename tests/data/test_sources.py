@@ -235,6 +235,35 @@ def test_a_hub_that_cannot_be_reached(repos: list[Repo], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "endpoint",
+    ["", "garbage", "http://", "ftp://host", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://me:secret@a b:1",
+     "http://[::1", f"http://{'a' * 80}.x", "http://\u00e9\u2028x:1"],
+)  # fmt: skip
+def test_an_address_that_is_none_is_named_and_not_repeated(endpoint: str, tmp_path: Path) -> None:
+    told = errors(endpoint, tmp_path, *BOTH)
+    assert [sentence.startswith("HF_ENDPOINT is not the address of a hub") for sentence in told] == [True, True], told
+    assert not any("secret" in sentence for sentence in told)
+
+
+def test_a_token_that_is_none_is_named_and_not_repeated(repos: list[Repo], tmp_path: Path) -> None:
+    own = {"HF_TOKEN": "hf_secr\u00e9t"}
+    with LoopbackHub(repos) as hub:
+        told = errors(hub.url, tmp_path, *BOTH, **own)
+    assert [sentence.startswith("the hub's token holds a character") for sentence in told] == [True, True], told
+    assert not any("secr" in sentence for sentence in told)
+
+
+def test_other_settings_that_the_client_cannot_read_are_one_sentence_each(folders: Path, tmp_path: Path) -> None:
+    url = "http://192.0.2.1:9"
+    (told,) = errors(url, tmp_path, "OBLIQ-Writing", http_proxy="foo://host:1")
+    assert "could not be fetched" in told
+    assert "proxy" in told
+    folder = str(folders / "official" / "OBLIQ-Writing")  # its reader imports a library that reads the settings
+    for told in errors(url, tmp_path, "OBLIQ-Writing", folder, HF_HUB_ETAG_TIMEOUT="soon"):
+        assert told.startswith("HF_HUB_ETAG_TIMEOUT is not a whole number of seconds")
+
+
+@pytest.mark.parametrize(
     ("fault", "reason"),
     [
         (Fault("*/corpus.jsonl", cut_after=100), "received 100 bytes"),
@@ -387,10 +416,16 @@ def test_beir_s_judgments(folders: Path, own_home: Path) -> None:
         load(folder)
 
 
-def test_a_folder_with_both_layouts_is_read_as_the_official_one(folders: Path, own_home: Path) -> None:
+def test_a_folder_with_both_layouts_is_read_as_the_official_one_and_says_so(
+    folders: Path, own_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for kind in ("beir", "official"):
+        open_source(folders / kind / "OBLIQ-Congress")
         shutil.copytree(folders / kind / "OBLIQ-Congress", own_home / "f", dirs_exist_ok=True)
+    assert caplog.messages == []
     assert open_source(own_home / "f").dataset.corpus.source == "folder"
+    (told,) = caplog.messages
+    assert f"{own_home / 'f'} holds two layouts: the official one is read" in told
 
 
 def test_a_folder_is_known_by_its_own_name_however_it_is_given(

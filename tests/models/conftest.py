@@ -30,7 +30,9 @@ def table() -> Callable[..., datasets.Dataset]:
 def tiny_model(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that saves a Llama with random weights and a byte-level tokenizer into a folder."""
 
-    def make(*, causal: bool = False, padding: str = "right", seed: int = 0, name: str = "tiny") -> Path:
+    def make(
+        *, causal: bool = False, padding: str = "right", seed: int = 0, name: str = "tiny", length: int = 64
+    ) -> Path:
         import torch
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
         from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
@@ -44,7 +46,9 @@ def tiny_model(tmp_path: Path) -> Callable[..., Path]:
         bpe.train_from_iterator([TEXT], trainer)
         bpe.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
         special = {"bos_token": "<s>", "pad_token": "<pad>"}
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, padding_side=padding, model_max_length=64, **special)
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=bpe, padding_side=padding, model_max_length=length, **special
+        )
         torch.manual_seed(seed)
         config = LlamaConfig(
             vocab_size=len(tokenizer),
@@ -53,7 +57,7 @@ def tiny_model(tmp_path: Path) -> Callable[..., Path]:
             num_hidden_layers=2,
             num_attention_heads=4,
             num_key_value_heads=2,
-            max_position_embeddings=64,
+            max_position_embeddings=length,
             is_causal=causal,
             pad_token_id=1,
         )

@@ -158,6 +158,7 @@ class _Bare:
 
     prompts: dict[str, str] = {}  # noqa: RUF012
     max_seq_length = None
+    declared: int | None = None
 
     def __init__(self, vectors: Callable[[list[str]], np.ndarray] | None = None) -> None:
         self.vectors = vectors
@@ -170,6 +171,9 @@ class _Bare:
         return self.vectors(texts)
 
     encode_document = encode_query
+
+    def get_embedding_dimension(self) -> int | None:
+        return self.declared
 
 
 @pytest.mark.parametrize(
@@ -184,6 +188,30 @@ def test_wrong_vectors_are_refused(table: Table, vectors: Callable[[list[str]], 
     model = dense.DenseRetriever(_Bare(vectors))  # type: ignore[arg-type]
     with pytest.raises(UserError, match=message):
         model.fit(Texts(table({"a": "one", "b": "two"})))
+
+
+def test_vectors_of_another_length_than_declared_are_refused() -> None:
+    bare = _Bare(lambda texts: np.ones((len(texts), 4)))
+    model = dense.DenseRetriever(bare)  # type: ignore[arg-type]
+    assert model.encode(["one"], "document").shape == (1, 4)
+    bare.declared = 8
+    with pytest.raises(UserError, match="vectors of 4 dimensions, but declares 8"):
+        model.encode(["one"], "document")
+
+
+def test_a_model_of_word_vectors_has_no_length(tiny_model: Tiny, tmp_path: Path) -> None:
+    """Without special tokens, the vector of a text is the mean of the vectors of its tokens."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(tiny_model() / "tokenizer.json"))
+    words = StaticEmbedding(tokenizer, embedding_dim=4)
+    SentenceTransformer(modules=[words]).save(str(tmp_path / "words"))
+    model = dense.load("words", path=str(tmp_path / "words"), normalize=False)
+    ids = tokenizer.encode(LONG, add_special_tokens=False).ids
+    mean = words.embedding.weight[torch.tensor(ids)].mean(dim=0)
+    assert np.allclose(model.encode([LONG], "document")[0], mean.detach().numpy(), atol=1e-6)
 
 
 def test_dtype_and_normalisation_are_settings(tiny_model: Tiny) -> None:

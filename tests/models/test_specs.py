@@ -9,6 +9,7 @@ import pytest
 
 from obliq_eval.catalogue import to_meta
 from obliq_eval.errors import UserError
+from obliq_models import specs
 from obliq_models.retrievers.dense import DenseRetriever
 from obliq_models.specs import fingerprint, read_spec
 
@@ -67,13 +68,35 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
         ('name = "x"\n', "path is missing"),
         ('name = "x"\npath = 3\n', "path: input should be a valid string"),
         ('name = "x"\npath = "weights"\nquery_length = 0\n', "query_length: input should be greater"),
-        ('name = "a/b/c"\npath = "weights"\n', "at most one slash"),
+        ('name = "a/b/c"\npath = "weights"\n', r"toml: name: a name has at most one slash"),
+        ('name = "a\\u0000b"\npath = "weights"\n', "none of blanks, control characters"),
+        (f'name = "{"é" * 48}"\npath = "weights"\n', "at most 100 bytes with its organisation, not 102"),
+        ('name = "x"\npath = "o\\u0000k"\n', r"path: '.*o\\x00k' cannot be a folder, it holds a NUL character"),
+        (f'name = "x"\npath = "{"x" * 300}"\n', r"path: cannot read .*xxx: File name too long"),
     ],
 )
 def test_one_problem_is_one_sentence(tmp_path: Path, folder: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         read_spec(write(tmp_path, text))
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_of_a_hundred_bytes_and_a_byte_order_mark_are_taken(tmp_path: Path, folder: Path) -> None:
+    """`local/` has six bytes, the name of 47 accented letters 94."""
+    spec = write(tmp_path, f'\ufeffname = "{"é" * 47}"\npath = "weights"\n')
+    assert spec.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert read_spec(spec).name == "local/" + "é" * 47
+
+
+def test_a_folder_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path / "config.json"))
+
+    monkeypatch.setattr(specs, "fingerprint", refuse)
+    with pytest.raises(UserError, match=r"my-model\.toml: cannot read .*config\.json: Permission denied"):
+        read_spec(write(tmp_path, 'name = "x"\npath = "weights"\n'))
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
