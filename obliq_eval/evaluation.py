@@ -139,5 +139,5 @@ def _manifest(evaluation: Evaluation, scored: Mapping[str, metrics.Panel]) -> ru
         seconds=evaluation.seconds,
         versions=runs.versions(),
         hardware=runs.hardware(),
-        scores={name: {m: v for m, v in panel.means().items() if v is not None} for name, panel in scored.items()},
+        scores={name: panel.known() for name, panel in scored.items()},
     )

@@ -89,6 +89,10 @@ class Panel:
         """Return the mean of every measure, see `mean`."""
         return {measure: self.mean(measure) for measure in self.values}
 
+    def known(self) -> dict[str, float]:
+        """Return the means that the run is deep enough to know."""
+        return {measure: mean for measure, mean in self.means().items() if mean is not None}
+
 
 def parse_measure(measure: str) -> tuple[str, int]:
     """Return a measure's name and cut-off: `ndcg@10` is `("ndcg", 10)`.

@@ -8,15 +8,16 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from obliq_eval import runs, show
+from obliq_eval import metrics, runs, show
 from obliq_eval.data.official import OFFICIAL
 from obliq_eval.data.sources import MINI
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.manifest import Who
 from obliq_eval.records import Coverage
+from obliq_eval.reference import fit, open_task
 from obliq_eval.run_files import Form, read_run, write_run
 
-app = typer.Typer(help="List, show, compare, export and import runs.", no_args_is_help=True)
+app = typer.Typer(help="List, show, compare, export and import runs.", no_args_is_help=True, add_completion=False)
 
 REF = "Run id or the start of it, MODEL:TASK for the newest, or a run file."
 Ref = Annotated[str, typer.Argument(help=REF)]
@@ -102,7 +103,9 @@ def export_run(
         return
     for note in notes:
         show.warn(note)
-    show.say(f"{entry.name} -> {file} ({form}, {len(run.rankings)} queries)")
+    answered = sum(map(bool, map(len, run.rankings.values())))
+    count = f"{answered}" if answered == len(run.rankings) else f"{answered} of {len(run.rankings)}"
+    show.say(f"{entry.name} -> {file} ({form}, {count} queries)")
 
 
 @app.command("import")
@@ -125,6 +128,7 @@ def import_run(
     known = (*OFFICIAL, *MINI)
     if task.lower().startswith("obliq-") and task not in known:  # any other name is a folder of the user's
         raise UserError(f'unknown task "{task}"{near(task, known)}')
+    covered = cast("Coverage", _one_of(coverage, get_args(Coverage), "--coverage"))
     run = read_run(Path(file), part=part, depth=depth)
     content = runs.content_hash(run)
     manifest = runs.Manifest(
@@ -134,11 +138,12 @@ def import_run(
         model=runs.Model(model, revision, {"imported": content}),
         depth=run.depth,
         n_queries=len(run.rankings),
-        coverage=cast("Coverage", _one_of(coverage, get_args(Coverage), "--coverage")),
+        coverage=covered,
         unanswered=tuple(query for query, ranking in run.rankings.items() if not len(ranking)),
         versions={},
         hardware="",
         who=cast("Who", _one_of(who, get_args(Who), "--who")),
+        scores=_scores(Path(file), part, task, covered),
     )
     stored = runs.store(run, manifest)
     if as_json:
@@ -147,6 +152,21 @@ def import_run(
     show.say(f"{file} -> {stored.name} ({len(run.rankings)} queries, at most {run.depth} documents each)")
     if manifest.unanswered:
         show.warn(f"{len(manifest.unanswered)} queries have no answer: {_some(manifest.unanswered)}")
+
+
+def _scores(file: Path, part: str | None, task: str, coverage: Coverage) -> dict[str, dict[str, float]]:
+    """Check that a run fits its task, and score it, where the task's data is at hand: it may be large to fetch.
+
+    Raises:
+        UserError: If the run answers other queries or returns other documents.
+    """
+    if task not in MINI:
+        return {}
+    reference = open_task(task, coverage)
+    system = fit(runs.StoredRun(file, part=part), reference)
+    for warning in system.warnings:
+        show.warn(warning)
+    return {name: metrics.score(system.run, judged).known() for name, judged in reference.judgments.items()}
 
 
 def _row(manifest: runs.Manifest) -> list[object]:

@@ -294,7 +294,7 @@ def _import(one: FoundRun, origin: str, revision: str | None) -> Imported:
         versions={},
         hardware="",
         who="paper",
-        scores={name: {m: v for m, v in panel.means().items() if v is not None} for name, panel in scored.items()},
+        scores={name: panel.known() for name, panel in scored.items()},
     )
     return Imported(one, runs.store(run, manifest), scored)
 

@@ -153,7 +153,7 @@ def take(stored: StoredRun, data: dict[str, Loaded], problems: list[str]) -> Tak
         content=runs.content_hash(run),
         n_queries=len(scored["gold"].queries),
         unanswered=scored["gold"].unanswered,
-        scores={name: {m: v for m, v in panel.means().items() if v is not None} for name, panel in scored.items()},
+        scores={name: panel.known() for name, panel in scored.items()},
     )
     return Taken(kept, run, scored)
 
@@ -178,7 +178,7 @@ def _compared(system: str, task: str, judgments: str, submitted: Submitted, agai
         return Verified(system, task, judgments, None, None, None, "other queries or measures; add it again")
     gaps = [float(np.abs(old.values[m] - new.values[m]).max()) for m in old.measures]
     stated = submitted.manifest.scores.get(judgments, {})
-    gaps += [abs(stated.get(m, np.inf) - v) for m, v in new.means().items() if v is not None]
+    gaps += [abs(stated.get(m, np.inf) - v) for m, v in new.known().items()]
     problem = "" if (old.unanswered, old.judged_at_10) == (new.unanswered, new.judged_at_10) else "judged@10 differs"
     return Verified(system, task, judgments, old.mean("ndcg@10"), new.mean("ndcg@10"), max(gaps), problem)
 

@@ -264,7 +264,7 @@ def _scores(one: StoredRun, manifest: Manifest) -> Mapping[str, Mapping[str, flo
         return manifest.scores
     data, run = sources.load(manifest.task), one.read()
     scored = panels(run.without(data.exclusions, run.depth), data)
-    return {name: {m: v for m, v in panel.means().items() if v is not None} for name, panel in scored.items()}
+    return {name: panel.known() for name, panel in scored.items()}
 
 
 def _orders(chosen: Mapping[Key, StoredRun]) -> tuple[tuple[OrderCheck, ...], tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,10 @@ from typer.testing import CliRunner
 
 from obliq_eval import runs, show
 from obliq_eval.commands.runs import app
+from obliq_eval.data.sources import load
 from obliq_eval.errors import UserError
 from obliq_eval.records import Run
+from obliq_eval.run_files import write_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,3 +174,17 @@ def test_mistakes_are_one_sentence_and_store_nothing(
 def test_usage_errors_end_with_2(folder: Path) -> None:
     call("import", folder / "in.trec", exit_code=2)
     call("diff", "a", "b", "--depth", "0", exit_code=2)
+
+
+def test_import_for_a_bundled_task_is_checked_and_scored(folder: Path) -> None:
+    """Each query is answered with one of its gold documents: NDCG@1 would be 1, Recall@10 is 1 / (gold documents)."""
+    gold = load("OBLIQ-Mini-Math").gold
+    answers = {query: {next(d for d, g in gold.grades[query].items() if g > 0): 1.0} for query in gold.queries}
+    write_run(Run.of(answers, depth=10), folder / "math.trec", "trec")
+    listed = read("import", folder / "math.trec", "--task", "OBLIQ-Mini-Math", "--model", "me/x", "--depth", "10")
+    expected = fmean(1 / sum(g > 0 for g in gold.grades[q].values()) for q in gold.queries)
+    assert listed["scores"]["gold"]["recall@10"] == pytest.approx(expected)
+    assert "recall@50" not in listed["scores"]["gold"]
+    assert set(listed["scores"]) == {"gold", "pooled"}
+    with pytest.raises(UserError, match="OBLIQ-Mini-Math"):
+        call("import", folder / "in.trec", "--task", "OBLIQ-Mini-Math", "--model", "me/wrong")
