@@ -143,7 +143,7 @@ def import_run(
         versions={},
         hardware="",
         who=cast("Who", _one_of(who, get_args(Who), "--who")),
-        scores=_scores(Path(file), part, task, covered),
+        scores=_scores(runs.StoredRun(Path(file), part=part), run.depth, task, covered),
     )
     stored = runs.store(run, manifest)
     if as_json:
@@ -154,7 +154,7 @@ def import_run(
         show.warn(f"{len(manifest.unanswered)} queries have no answer: {_some(manifest.unanswered)}")
 
 
-def _scores(file: Path, part: str | None, task: str, coverage: Coverage) -> dict[str, dict[str, float]]:
+def _scores(file: runs.StoredRun, depth: int, task: str, coverage: Coverage) -> dict[str, dict[str, float]]:
     """Check that a run fits its task, and score it, where the task's data is at hand: it may be large to fetch.
 
     Raises:
@@ -163,10 +163,11 @@ def _scores(file: Path, part: str | None, task: str, coverage: Coverage) -> dict
     if task not in MINI:
         return {}
     reference = open_task(task, coverage)
-    system = fit(runs.StoredRun(file, part=part), reference)
+    system = fit(file, reference)
+    run = replace(system.run, depth=depth)
     for warning in system.warnings:
         show.warn(warning)
-    return {name: metrics.score(system.run, judged).known() for name, judged in reference.judgments.items()}
+    return {name: metrics.score(run, judged).known() for name, judged in reference.judgments.items()}
 
 
 def _row(manifest: runs.Manifest) -> list[object]:
