@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+ALLOWED_GB = 8  # of anonymous memory at WildChat's size
 K = 1000
 
 
@@ -129,6 +130,8 @@ def wildchat(folder: Path, documents: int, name: str) -> None:
     seconds = (f"{run['index']:.0f}", f"{run['search']:.1f}")
     view.add_row(name, *seconds, f"{memory.start / 1e9:.2f} GB", f"{memory.peak / 1e9:.2f} GB")
     Console().print(view)
+    verdict = "yes" if memory.peak <= ALLOWED_GB * 1e9 else "NO"
+    print(f"peak of {memory.peak / 1e9:.2f} GB; {ALLOWED_GB} are allowed: {verdict}")
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,10 @@ from obliq_eval.metrics import DEFAULT_MEASURES
 from obliq_eval.reference import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from obliq_eval.metrics import Panel
     from obliq_eval.records import Judgments, Run
@@ -35,12 +39,14 @@ class Contrast:
         test: The paired test; the difference is the system's mean less the baseline's.
         adjusted_p: The p-value after Holm's adjustment over the family.
         failures: The queries that it helps, hurts, leaves alone, and that neither of the two answers.
+        ranx_p: p-values of ranx's own tests by name, not adjusted.
     """
 
     system: str
     test: PairedTest
     adjusted_p: float
     failures: Failures
+    ranx_p: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,8 @@ def compare(
     measure: str = MEASURE,
     resamples: int = significance.RESAMPLES,
     seed: int = 0,
+    method: str = significance.DEFAULT_METHOD,
+    tests: Sequence[str] = (),
 ) -> Comparison:
     """Compare systems with the first of them.
 
@@ -123,24 +131,39 @@ def compare(
         measure: The measure that is tested.
         resamples: How many times the queries are drawn.
         seed: Seed of the draws.
+        method: How the interval is made, one of `significance.METHODS`.
+        tests: Tests of ranx to show beside the bootstrap, of `significance.RANX_TESTS`.
 
     Raises:
-        UserError: If there is only one system, the systems searched different revisions of the data, or there is only
-            one query.
+        UserError: If a setting is out of range, there is only one system, the systems searched different revisions of
+            the data, or there is only one query.
     """
+    check_settings(resamples, seed, method, tests)
     if len(systems) < 2:
         raise UserError("a comparison needs at least two runs: name a second one")
     _refuse_mixed_revisions(systems)
     systems = distinct(systems)
     measures = tuple(dict.fromkeys((*DEFAULT_MEASURES, measure)))
     panels = {system.name: reference.score(system.run, measures) for system in systems}
+    bootstrap = partial(significance.paired_bootstrap, resamples=resamples, seed=seed, method=method)
     parts = []
     for name, judgments in reference.judgments.items():
         own = {system: scored[name] for system, scored in panels.items()}
-        parts.append(Part(name, own, _contrasts(systems, own, judgments, measure, (resamples, seed))))
+        parts.append(Part(name, own, _contrasts(systems, own, judgments, measure, bootstrap, tests)))
     small = caution(parts[0].contrasts[0].test.n)
     warnings = [w for s in systems for w in s.warnings] + list(_differences(systems)) + ([small] if small else [])
     return Comparison(reference, systems, tuple(parts), measure, tuple(warnings))
+
+
+def check_settings(resamples: int, seed: int, method: str, tests: Sequence[str]) -> None:
+    """Refuse what `compare` could not do, before anything is read.
+
+    Raises:
+        UserError: If a setting is out of range or a test is unknown.
+    """
+    significance.check_settings(resamples, seed, method=method)
+    for test in tests:
+        significance.check_ranx_test(test)
 
 
 def ordered(systems: Sequence[System], baseline: str | None) -> tuple[System, ...]:
@@ -181,20 +204,19 @@ def _contrasts(
     panels: Mapping[str, Panel],
     judgments: Judgments,
     measure: str,
-    bootstrap: tuple[int, int],
+    bootstrap: Callable[[NDArray[np.float64], NDArray[np.float64]], PairedTest],
+    tests: Sequence[str],
 ) -> tuple[Contrast, ...]:
-    resamples, seed = bootstrap
     first, *others = systems
-    base = panels[first.name].values[measure]
-    tests = [
-        significance.paired_bootstrap(panels[s.name].values[measure], base, resamples=resamples, seed=seed)
-        for s in others
-    ]
-    adjusted = significance.holm([test.p for test in tests])
-    sorts = [classify(panels[first.name], panels[s.name], _pool(first, s), judgments, measure) for s in others]
-    return tuple(
-        Contrast(s.name, test, p, failures) for s, test, p, failures in zip(others, tests, adjusted, sorts, strict=True)
-    )
+    base = panels[first.name]
+    paired = [bootstrap(panels[s.name].values[measure], base.values[measure]) for s in others]
+    contrasts = []
+    for s, test, adjusted in zip(others, paired, significance.holm([test.p for test in paired]), strict=True):
+        own = panels[s.name]
+        failures = classify(base, own, _pool(first, s), judgments, measure)
+        ranx_p = {one: significance.ranx_test(own.values[measure], base.values[measure], one) for one in tests}
+        contrasts.append(Contrast(s.name, test, adjusted, failures, ranx_p))
+    return tuple(contrasts)
 
 
 def _pool(baseline: System, system: System) -> Run:
@@ -251,7 +273,7 @@ def _part_dict(part: Part) -> dict[str, Any]:
         "contrasts": [
             {
                 "system": c.system, **asdict(c.test), "adjusted_p": c.adjusted_p, **c.failures.counts(),
-                "test": settings(c.test),
+                "test": settings(c.test), "ranx_p": dict(c.ranx_p),
             }
             for c in part.contrasts
         ],

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from obliq_eval.comparison import Comparison, Part
     from obliq_eval.significance import Interval, PairedTest
 
+RANX = {
+    "student": "ranx's paired Student t-test",
+    "fisher": f"ranx's Fisher randomisation test ({significance.RESAMPLES:,} randomisations, seed 0, can be 0)",
+}
 LABELS = {"ndcg": "NDCG", "recall": "Recall", "mrr": "MRR", "success": "Success"}
 
 
@@ -45,7 +49,7 @@ def views(comparison: Comparison, part: Part) -> tuple[View, View, View]:
         View(where, ("system", *measures, "judged@10", "unjudged", "unanswered"), tuple(_means(part))),
         View(
             f"{against}: difference in {label(comparison.measure)}",
-            ("system", "Δ", "95 % interval", "p", "Holm p"),
+            ("system", "Δ", "95 % interval", "p", "Holm p", *(f"ranx {test} p" for test in _ranx_tests(part))),
             tuple(_contrasts(part)),
         ),
         View(
@@ -59,8 +63,9 @@ def views(comparison: Comparison, part: Part) -> tuple[View, View, View]:
 def notes(comparison: Comparison, part: Part) -> tuple[str, str]:
     """Return what must be said about the tests and about the counts of queries."""
     first = part.contrasts[0]
+    of_ranx = "".join(f"; ranx {test} p: {RANX[test]}, not adjusted" for test in _ranx_tests(part))
     return (
-        f"{settings(first.test)}; Holm over the family: {part.family}",
+        f"{settings(first.test)}; Holm over the family: {part.family}{of_ranx}",
         "helped, hurt, tied and zero in both add up to n; "
         f"tied: within {comparison.tie} in {label(comparison.measure)} and not 0 in both; "
         f"pool: the first {first.failures.pool_depth} documents of the system's own run, or of the baseline if the "
@@ -72,7 +77,8 @@ def settings(result: Interval | PairedTest) -> str:
     """Return what made an interval or a test, in words that can stand under a table."""
     paired = isinstance(result, significance.PairedTest)
     return (
-        f"{'paired ' if paired else ''}bootstrap over queries, {100 * result.level:g} % {result.method} interval, "
+        f"{'paired ' if paired else ''}bootstrap over queries, "
+        f"{100 * result.level:g} % {significance.NAMES[result.method]} interval, "
         f"{result.resamples:,} resamples, seed {result.seed}, n = {result.n:,}"
         + ("; two-sided p by inverting the interval" if paired else "")
     )
@@ -104,7 +110,12 @@ def _means(part: Part) -> Iterator[tuple[object, ...]]:
 
 def _contrasts(part: Part) -> Iterator[tuple[object, ...]]:
     for c in part.contrasts:
-        yield (c.system, f"{c.test.difference:+.3f}", bounds(c.test, "+"), f"{c.test.p:.4f}", f"{c.adjusted_p:.4f}")
+        ps = (c.test.p, c.adjusted_p, *c.ranx_p.values())
+        yield (c.system, f"{c.test.difference:+.3f}", bounds(c.test, "+"), *(f"{p:.4f}" for p in ps))
+
+
+def _ranx_tests(part: Part) -> tuple[str, ...]:
+    return tuple(part.contrasts[0].ranx_p)
 
 
 def _queries(part: Part) -> Iterator[tuple[object, ...]]:

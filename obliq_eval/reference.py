@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ class Reference:
         coverage: Which of the task's queries these are.
         data: The data set of the covered queries; None for qrels files.
         left_out: Queries of the task outside the coverage; a run's answers to them are not looked at.
+        source: The task or the folder as it was given; empty for qrels files.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Reference:
     coverage: Coverage = "all"
     data: Dataset | None = None
     left_out: frozenset[str] = frozenset()
+    source: str = ""
 
     @property
     def main(self) -> Judgments:
@@ -114,7 +117,8 @@ def open_task(task: str, coverage: str = "all") -> Reference:
         judgments["pooled"] = pooled
     if not judgments:
         raise UserError(f"{whole.name}: no query has a relevant document (a grade above 0), so nothing can be scored")
-    return Reference(whole.name, judgments, _coverage(coverage), data, frozenset(whole.queries) - set(data.queries))
+    left_out = frozenset(whole.queries) - set(data.queries)
+    return Reference(whole.name, judgments, _coverage(coverage), data, left_out, task)
 
 
 def open_qrels(qrels: Path, pooled: Path | None = None) -> Reference:
@@ -156,11 +160,15 @@ def find_run(ref: str, reference: Reference, part: str | None = None) -> StoredR
     """Find a run as `runs.load` does; the name of a model alone means its newest run of the task.
 
     Raises:
-        UserError: If nothing or more than one run is meant.
+        UserError: If nothing or more than one run is meant, or a model that is known has not been run on the task.
     """
     if reference.data is not None and ":" not in ref and not Path(ref).exists():
         with suppress(UserError):
             return runs.load(f"{ref}:{reference.name}", part)
+        if _is_model(ref):
+            option = "--data" if Path(reference.source).is_dir() else "-t"
+            where = shlex.quote(reference.source or reference.name)
+            raise UserError(f"no run of {ref} on {reference.name} yet: obliq run -m {ref} {option} {where}")
     return runs.load(ref, part)
 
 
@@ -203,6 +211,14 @@ def some(names: Iterable[str]) -> str:
     every = list(names)
     rest = len(every) - NAMED
     return ", ".join(map(repr, every[:NAMED])) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def _is_model(name: str) -> bool:
+    from obliq_eval.catalogue import resolve
+
+    with suppress(UserError):
+        return bool(resolve(name))
+    return False
 
 
 def _coverage(value: str) -> Coverage:

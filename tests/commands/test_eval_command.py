@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from obliq_eval.cli import app
 from obliq_eval.show import UNKNOWN
+from obliq_eval.significance import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +91,38 @@ def test_the_table_shows_both_judgments_interval_and_what_is_missing(
     assert "10,000 resamples, seed 0, n = 2" in done.stdout
     assert "1 of 2 queries got no answer and score 0: 'q2'" in done.stderr
     assert "n = 2 is small" in done.stderr
+
+
+def test_interval_resamples_and_seed_are_as_asked(qrels: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.write_text(FORMS["trec"], "utf-8")
+    asked = (run, "--qrels", qrels, "--interval", "bca", "--resamples", 500, "--seed", 7)
+    found = evaluated(*asked)["judgments"]["gold"]["interval"]
+    values = [1 / math.log2(3), 0.0]
+    expected = vars(mean_interval(values, resamples=500, seed=7, method="bca"))
+    assert found == pytest.approx({**expected, "measure": "ndcg@10"})
+    done = RUNNER.invoke(app, ["eval", *map(str, asked)])
+    assert "95 % BCa interval, 500 resamples, seed 7, n = 2" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--interval", "bcaa"), 'did you mean "bca"'),
+        (("--resamples", "39"), "39 resamples are too few for an interval of 95 %"),
+        (("--resamples", "0"), "at least 1, not 0"),
+        (("--seed", "-1"), "0 or more, not -1"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_sentence_and_status_2(
+    qrels: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    run = tmp_path / "run"
+    run.write_text(FORMS["trec"], "utf-8")
+    done = RUNNER.invoke(app, ["eval", str(run), "--qrels", str(qrels), *arguments])
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_one_query_has_scores_but_no_interval(tmp_path: Path) -> None:

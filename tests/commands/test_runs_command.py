@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import log2
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from obliq_eval import runs, show
+from obliq_eval.cli import app as obliq
 from obliq_eval.commands.runs import app
 from obliq_eval.data.sources import load
 from obliq_eval.errors import UserError
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from typer.testing import Result
+
+    from obliq_eval.records import Dataset
 
 TREC = "q1 Q0 007 1 2.5 t\nq1 Q0 7 2 1.5 t\nq2 Q0 1e3 1 0.5 t\nq2 Q0 -5 2 0.25 t\n"
 
@@ -188,3 +192,40 @@ def test_import_for_a_bundled_task_is_checked_and_scored(folder: Path) -> None:
     assert set(listed["scores"]) == {"gold", "pooled"}
     with pytest.raises(UserError, match="OBLIQ-Mini-Math"):
         call("import", folder / "in.trec", "--task", "OBLIQ-Mini-Math", "--model", "me/wrong")
+
+
+def test_import_refuses_a_document_that_is_named_twice(folder: Path) -> None:
+    (folder / "in.trec").write_text("q1 Q0 a 1 2.5 t\nq1 Q0 b 2 1.5 t\nq1 Q0 a 3 0.5 t\n")
+    done = CliRunner().invoke(obliq, ["runs", "import", str(folder / "in.trec"), "--task", "T", "--model", "m"])
+    assert done.exit_code == 2
+    assert "'q1'" in done.stderr
+    assert "'a'" in done.stderr
+    assert read("list") == []
+
+
+def test_import_drops_excluded_documents_and_says_so(folder: Path) -> None:
+    """Two queries are answered with a document they exclude, before their gold one: first of one, NDCG@10 is whole."""
+    data = load("OBLIQ-Mini-Writing")
+    answers: dict[str, dict[str, float]] = {}
+    forbidden: dict[str, str] = {}
+    for query in data.gold.queries:
+        own = relevant(data, query)[0]
+        answers[query] = {own: 1.0}
+        if len(forbidden) < 2 and data.exclusions.get(query):
+            forbidden[query] = min(data.exclusions[query])
+            answers[query] = {forbidden[query]: 2.0, own: 1.0}
+    assert len(forbidden) == 2
+    scores = []
+    for name, given in (("with", answers), ("clean", Run.of(answers).without(data.exclusions, 10).to_dict())):
+        write_run(Run.of(given, depth=10), folder / f"{name}.trec", "trec")
+        words = ("import", folder / f"{name}.trec", "--task", "OBLIQ-Mini-Writing", "--model", f"me/{name}")
+        result = call(*words, "--depth", "10", "--json")
+        assert ("2 excluded documents were dropped" in result.stderr) == (name == "with")
+        scores.append(json.loads(result.stdout)["scores"])
+    assert scores[0] == scores[1]
+    best = fmean(1 / sum(1 / log2(r + 2) for r in range(min(10, len(relevant(data, q))))) for q in data.gold.queries)
+    assert scores[0]["gold"]["ndcg@10"] == pytest.approx(best)
+
+
+def relevant(data: Dataset, query: str) -> list[str]:
+    return [document for document, grade in data.gold.grades[query].items() if grade > 0]

@@ -159,6 +159,7 @@ def test_the_same_run_is_stored_once(official: Official) -> None:
         ("OBLIQ-Mini-Writing", "bm25"),
         ("OBLIQ-Mini-Writing", "stylometry"),
         pytest.param("OBLIQ-Mini-Math", "minilm", marks=pytest.mark.slow),
+        pytest.param("OBLIQ-Mini-Writing", "minilm", marks=pytest.mark.slow),
     ],
 )
 def test_mini_sets_run_without_a_network(

@@ -99,7 +99,9 @@ def test_the_wheel_holds_the_packages_their_data_and_the_hook_and_nothing_else(w
         metadata = {name for name in packed if name.split("/")[0].endswith(".dist-info")}
         assert archive.read(HOOK_FILE).decode() == HOOK_LINE
         (record,) = (archive.read(name).decode() for name in metadata if name.endswith("/RECORD"))
+        bundled = [info for info in archive.infolist() if info.filename.startswith("obliq_eval/data/mini/")]
     assert packed - metadata == {HOOK_FILE} | wanted
+    assert 0 < sum(info.compress_size for info in bundled) <= 3_000_000
     assert any(line.startswith(f"{HOOK_FILE},sha256=") for line in record.splitlines())
 
 

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CHROMIUM = shutil.which("chromium-headless-shell")
+Image = pytest.importorskip("PIL.Image", reason="no Pillow here: pip install pillow")
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here: pip install playwright")
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no browser here: apt-get install --no-install-recommends chromium-headless-shell"
 )
 
 HOSTILE = ("<script>window.hit=1</script>", "a | b", '"><img src=x onerror="window.hit=1">')
+GROUNDS = {"light": (251, 250, 248), "dark": (21, 23, 26)}
+COMMITTED = Path(__file__).parents[2] / "leaderboards" / "site"
+PAGES = sorted(str(path.relative_to(COMMITTED).with_suffix("")) for path in COMMITTED.rglob("*.html"))
 PHONE = {"width": 390, "height": 844}
 MEASURES = ("ndcg@10", "ndcg@50", "recall@10", "recall@50", "recall@100", "recall@1000")
 # Contrast after WCAG 2: relative luminance of the text against the first ground behind it that is not transparent.
@@ -102,11 +106,14 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any, folder: Path) -> Iterator[Callable[..., Any]]:
-    """Return a function that opens a page; whatever it says, or asks of anything but a file, is a failure."""
+    """Return a function that opens a page, of the site made here or by its path.
+
+    Whatever the page says, or asks of anything but a file, is a failure.
+    """
     said: list[str] = []
     contexts = []
 
-    def open_page(name: str = "OBLIQ-Math", **context: Any) -> Any:
+    def open_page(name: str | Path = "OBLIQ-Math", **context: Any) -> Any:
         opened = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
         contexts.append(opened)
         page = opened.new_page()
@@ -197,6 +204,18 @@ def test_no_page_is_wider_than_its_window(visit: Callable[..., Any], name: str, 
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+def test_there_are_committed_pages_of_boards_and_queries() -> None:
+    assert {"index", "table-5", "OBLIQ-Math", "OBLIQ-Mini-Math", "queries/OBLIQ-Mini-Math"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_committed_pages_fit_a_phone_say_nothing_and_ask_for_nothing(visit: Callable[..., Any], name: str) -> None:
+    page = visit(COMMITTED / name, viewport=PHONE)
+    page.locator("details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
+    assert page.locator("h1").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
 def test_on_a_phone_the_table_scrolls_in_its_own_box_beside_the_names(visit: Callable[..., Any]) -> None:
     page = visit(viewport=PHONE)
     box = page.locator(".scroll", has=page.locator("#board"))
@@ -221,9 +240,8 @@ def test_every_text_has_enough_contrast(visit: Callable[..., Any], name: str, sc
 
 def test_dark_mode_is_dark(visit: Callable[..., Any]) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
-    light, dark = (visit(color_scheme=scheme).evaluate(ground) for scheme in ("light", "dark"))
-    assert light == "rgb(251, 250, 248)"
-    assert dark == "rgb(21, 23, 26)"
+    for scheme, colour in GROUNDS.items():
+        assert visit(color_scheme=scheme).evaluate(ground) == f"rgb{colour}"
 
 
 @pytest.mark.parametrize("name", ["index", "OBLIQ-Math", "OBLIQ-Mini-Math"])
@@ -260,4 +278,8 @@ def test_pictures_of_the_pages(visit: Callable[..., Any], tmp_path: Path) -> Non
                 page = visit(name, color_scheme=scheme, viewport={"width": width, "height": 844})
                 path = kept / f"{name}-{scheme}-{width}.png"
                 page.screenshot(path=path, full_page=True)
-                assert path.stat().st_size > 10_000
+                with Image.open(path) as picture:
+                    counts = {colour: count for count, colour in picture.convert("RGB").getcolors(1 << 24)}
+                    assert picture.width == width
+                assert max(counts, key=counts.__getitem__) == GROUNDS[scheme]
+                assert len(counts) > 100  # letters have edges of many shades; an empty page has one colour

