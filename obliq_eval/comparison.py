@@ -174,15 +174,20 @@ def ordered(systems: Sequence[System], baseline: str | None) -> tuple[System, ..
         baseline: Name, run id or the start of a run id of the baseline.
 
     Raises:
-        UserError: If none of the systems is called that.
+        UserError: If none of the systems is called that, or more than one begins with it.
     """
     systems = distinct(systems)
     if baseline is None:
         return systems
-    for system in systems:
-        if baseline in {system.name, system.run_id} or system.run_id.startswith(baseline):
-            return (system, *(other for other in systems if other is not system))
+    exact = [system for system in systems if baseline in {system.name, system.run_id}]
+    meant = exact or [system for system in systems if baseline and system.run_id.startswith(baseline)]
     names = [system.name for system in systems]
+    if len(meant) > 1:
+        raise UserError(
+            f"--baseline {baseline!r} begins the run ids of {', '.join(s.run_id for s in meant)}: say which"
+        )
+    if meant:
+        return (meant[0], *(other for other in systems if other is not meant[0]))
     raise UserError(f"--baseline {baseline!r} is none of the systems {', '.join(names)}{near(baseline, names)}")
 
 

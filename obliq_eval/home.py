@@ -61,6 +61,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
                 target.rename(old)
             part.rename(target)
         finally:
+            if old.exists() and not target.exists():  # stopped between the two: what was there stays there
+                old.rename(target)
             shutil.rmtree(part, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:

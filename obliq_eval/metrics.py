@@ -34,7 +34,7 @@ DEFAULT_MEASURES = ("ndcg@10", "ndcg@50", "recall@10", "recall@50", "recall@100"
 ONE_RELEVANT_MEASURES = ("mrr@10", "success@1", "success@5", "success@10")
 
 _RANX_NAMES = {"ndcg": "ndcg", "recall": "recall", "mrr": "mrr", "success": "hit_rate"}
-_MEASURE = re.compile(rf"({'|'.join(_RANX_NAMES)})@([1-9][0-9]*)")
+_MEASURE = re.compile(rf"({'|'.join(_RANX_NAMES)})@([1-9][0-9]{{0,5}})")
 _NOT_RELEVANT = -1.0  # the number that stands for every document outside a query's relevant ones
 _log = logging.getLogger("obliq")
 # ranx computes with a numba threading layer that aborts the process when two threads enter it at once.
@@ -98,7 +98,7 @@ def parse_measure(measure: str) -> tuple[str, int]:
     """Return a measure's name and cut-off: `ndcg@10` is `("ndcg", 10)`.
 
     Raises:
-        UserError: If it is not one of ndcg, recall, mrr, success with a cut-off of at least 1.
+        UserError: If it is not one of ndcg, recall, mrr, success with a cut-off from 1 to 999,999.
     """
     match = _MEASURE.fullmatch(measure)
     if match is None:
@@ -126,6 +126,8 @@ def evaluate(
         UserError: If an id is not a string, a grade is not a whole number, a document is ranked twice, a score is not
             finite, or no query has a relevant document.
     """
+    if depth is not None and (not isinstance(depth, int) or depth < 1):
+        raise UserError(f"depth {depth!r} is not a whole number of documents, at least 1")
     if not isinstance(qrels, Judgments):
         _check_form(qrels, "qrels", (Mapping,), "a dict {document id: grade}")
         qrels = Judgments.from_dict(qrels)
@@ -133,9 +135,13 @@ def evaluate(
         return score(run if depth is None else replace(run, depth=depth), qrels, measures)
     if any(isinstance(answer, Mapping) for answer in run.values()):
         _check_form(run, "run", (Mapping,), "a dict {document id: score}, as other queries have")
-        return score(Run.of(cast("Mapping[str, Mapping[str, float]]", run), depth), qrels, measures)
+        return score(_cut(Run.of(cast("Mapping[str, Mapping[str, float]]", run)), depth), qrels, measures)
     _check_form(run, "run", (list, tuple), "a list of document ids")
-    return score(Run.from_lists(cast("Mapping[str, Sequence[str]]", run), depth), qrels, measures)
+    return score(_cut(Run.from_lists(cast("Mapping[str, Sequence[str]]", run)), depth), qrels, measures)
+
+
+def _cut(run: Run, depth: int | None) -> Run:
+    return run if depth is None else run.without({}, depth)
 
 
 def score(run: Run, judgments: Judgments, measures: Sequence[str] | None = None) -> Panel:

@@ -242,8 +242,11 @@ class Ranking:
             seen: set[str] = set()
             twice = next(d for d in documents if d in seen or seen.add(d))  # type: ignore[func-returns-value]
             raise UserError(f"document {twice!r} is ranked more than once")
-        with np.errstate(over="ignore"):
-            values = np.asarray(scores, dtype=np.float32)
+        try:
+            with np.errstate(over="ignore"):
+                values = np.asarray(scores, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"scores must be numbers within float32: {error}") from error
         if not np.isfinite(values).all():
             worst = documents[int(np.flatnonzero(~np.isfinite(values))[0])]
             raise UserError(f"document {worst!r} has a score that is not a finite number")

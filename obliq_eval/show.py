@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 T = TypeVar("T")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 UNKNOWN = "\u2013"  # en dash
 NARROWEST = 6  # characters to which a word of a table may be broken, however narrow the terminal
 HINTS = {
@@ -106,10 +108,13 @@ def payload(value: Any) -> None:
 def encodable(text: str, stream: TextIO | None = None) -> str:
     r"""Return the text with what the stream's encoding lacks written as `\xe9`; the dash of `UNKNOWN` as a hyphen.
 
+    Control characters are spelled out too: ids and file names must not steer the terminal.
+
     Args:
         text: Any text, half a surrogate pair included.
         stream: Where it will be printed, by default standard output.
     """
+    text = CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)

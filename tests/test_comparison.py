@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +228,12 @@ def test_real_runs_differ_as_their_published_means_do() -> None:
         assert contrast.test.difference == pytest.approx(gap, abs=1e-9)
         assert contrast.test.low > 0
         assert contrast.failures.n == 254
+
+
+def test_a_baseline_that_may_be_two_runs_is_refused() -> None:
+    systems = (replace(system("one", BASE), run_id="bm25_T-1"), replace(system("two", OTHER), run_id="bm25_T-2"))
+    assert ordered(systems, "bm25_T-2")[0].name == "two"
+    with pytest.raises(UserError, match=r"begins the run ids of bm25_T-1, bm25_T-2"):
+        ordered(systems, "bm25")
+    with pytest.raises(UserError, match="none of the systems"):
+        ordered(systems, "")

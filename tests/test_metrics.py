@@ -379,3 +379,23 @@ def test_panel_is_frozen() -> None:
     assert isinstance(panel, Panel)
     with pytest.raises(AttributeError):
         panel.depth = 5  # type: ignore[misc]
+
+
+def test_evaluate_cuts_to_the_depth_that_it_is_given() -> None:
+    """The gold d is second: cut to one document, nothing is found."""
+    panel = evaluate({"q": ["a", "d"]}, {"q": {"d": 1}}, ["ndcg@10", "recall@1"], depth=1)
+    assert (panel.mean("ndcg@10"), panel.mean("recall@1")) == (0.0, 0.0)
+    for depth in (0, -1, 1.5):
+        with pytest.raises(UserError, match="not a whole number of documents"):
+            evaluate({"q": ["a"]}, {"q": {"a": 1}}, depth=depth)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("measure", ["ndcg@99999999999999999999", "ndcg@0", "ndcg@1000000"])
+def test_a_cut_off_beyond_reason_is_refused(measure: str) -> None:
+    with pytest.raises(UserError, match="is unknown"):
+        evaluate({"q": ["a"]}, {"q": {"a": 1}}, [measure])
+
+
+def test_a_score_too_long_for_a_float_is_refused() -> None:
+    with pytest.raises(UserError, match="query 'q': scores must be numbers"):
+        evaluate({"q": {"a": 10**400}}, {"q": {"a": 1}})

@@ -62,3 +62,11 @@ def test_what_an_encoding_lacks_is_spelled_out(encoding: str, expected: str, mon
     show.table(("caf\u00e9",), [[None], ["\ud800"]], title="\u2013")
     show.say("caf\u00e9 \ud800")
     stream.flush()
+
+
+def test_what_is_shown_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show.table(["id"], [["n\x1b[31mx"]])
+    show.warn("bell \x07")
+    out, err = capsys.readouterr()
+    assert "n\\x1b[31mx" in out
+    assert "bell \\x07" in err
