@@ -232,11 +232,31 @@ def check_settings(resamples: int, seed: int, level: float = 0.95, method: str =
         UserError: If one is out of range, or there are too few resamples for the level.
     """
     _check_draws(resamples, seed)
-    if not 0 < level < 1:
+    if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise UserError(f"the level of an interval lies between 0 and 1, such as 0.95; {level} does not")
     if method not in METHODS:
         raise UserError(f'the method "{method}" is unknown{near(method, METHODS)}; there are {", ".join(METHODS)}')
     _check_enough(resamples, level)
+
+
+def check_whole(what: str, value: object, least: int, most: int | None = None) -> None:
+    """Refuse a setting that is no whole number, or is out of range.
+
+    Args:
+        what: The setting, as the message names it.
+        value: What was given; `None`, truth values, text and floats are no whole numbers.
+        least: The least that is allowed.
+        most: The most that is allowed, if there is a limit.
+
+    Raises:
+        UserError: If the value is refused.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise UserError(f"{what} is a whole number, not {value!r}")
+    if value < least:
+        raise UserError(f"{what} is {'at least 1' if least == 1 else f'{least} or more'}, not {value}")
+    if most is not None and value > most:
+        raise UserError(f"{what} is at most {most:,}, not {value:,}")
 
 
 def check_ranx_test(which: str) -> None:
@@ -396,7 +416,15 @@ def _differences(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
 
 
 def _checked(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    array = np.asarray(values, np.float64)
+    if np.ma.isMaskedArray(values):
+        raise UserError(f"{what} are a masked array: fill the masked queries with 0, or leave them out")
+    try:
+        given = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise UserError(f"{what} must be one number per query; they are lists of different lengths") from error
+    if given.dtype.kind not in "biuf" and given.size:
+        raise UserError(f"{what} must be real numbers; they are of the type {given.dtype}")
+    array = given.astype(np.float64)
     if array.ndim != 1:
         raise UserError(f"{what} must be one number per query; they have the shape {array.shape}")
     if len(array) < 2:
@@ -409,10 +437,8 @@ def _checked(values: ArrayLike, what: str) -> NDArray[np.float64]:
 
 
 def _check_draws(resamples: int, seed: int) -> None:
-    if resamples < 1:
-        raise UserError(f"the number of resamples is at least 1, not {resamples}")
-    if seed < 0:
-        raise UserError(f"a seed is 0 or more, not {seed}")
+    check_whole("the number of resamples", resamples, 1)
+    check_whole("a seed", seed, 0)
 
 
 def _check_enough(resamples: int, level: float) -> None:

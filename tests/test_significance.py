@@ -323,9 +323,14 @@ def test_small_samples_carry_a_caution_with_the_simulated_coverage() -> None:
         ([1.0, math.nan], [0.0, 0.0], "1 of 2 that are not finite"),
         ([1.0, 0.5], [0.0, math.inf], "second system"),
         ([[1.0, 0.5]], [[0.0, 0.5]], r"\(1, 2\)"),
+        ([1.0, 0.5j], [0.0, 0.5], "real numbers; they are of the type complex128"),
+        (["1.0", "0.5"], [0.0, 0.5], "real numbers; they are of the type <U3"),
+        ([1.0, None], [0.0, 0.5], "real numbers; they are of the type object"),
+        ([1.0, 0.5], [[0.0], [0.5, 1.0]], "second system's values .* lists of different lengths"),
+        (np.ma.array([1.0, 0.5], mask=[True, False]), [0.0, 0.5], "masked array"),
     ],
 )
-def test_values_that_cannot_be_tested_are_refused(a: list[float], b: list[float], message: str) -> None:
+def test_values_that_cannot_be_tested_are_refused(a: Any, b: Any, message: str) -> None:
     for test in (paired_bootstrap, randomisation_test, ranx_test):
         with pytest.raises(UserError, match=message):
             test(a, b)
@@ -339,6 +344,29 @@ def test_an_interval_over_one_query_or_of_nan_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.array([0.5, 1j]), "complex128"),
+        (["0.5", "1"], "real numbers"),
+        (np.ma.array([0.5, 1.0, 0.0], mask=[False, True, False]), "masked array"),
+        ([[0.5], [0.5, 1.0]], "different lengths"),
+    ],
+)
+def test_an_interval_over_anything_but_real_numbers_is_refused(values: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        mean_interval(values)
+
+
+def test_truth_values_and_whole_numbers_count_as_numbers() -> None:
+    # 1 of 2 is .5; whole numbers of numpy are settings as good as Python's
+    assert mean_interval([True, False], resamples=99).mean == 0.5
+    values: Any = np.array([1, 0], dtype=np.uint8)
+    settings_: Any = {"resamples": np.int64(99), "seed": np.int32(3)}
+    assert mean_interval(values, **settings_) == mean_interval([1.0, 0.0], resamples=99, seed=3)
+    assert paired_bootstrap(values, values[::-1], resamples=99).difference == 0.0
+
+
+@pytest.mark.parametrize(
     ("setting", "message"),
     [
         ({"level": 1.0}, "between 0 and 1"),
@@ -347,11 +375,20 @@ def test_an_interval_over_one_query_or_of_nan_is_refused() -> None:
         ({"resamples": 39}, "39 resamples are too few for an interval of 95 %"),
         ({"resamples": 0}, "at least 1"),
         ({"seed": -1}, "0 or more"),
+        ({"seed": None}, "a seed is a whole number, not None"),
+        ({"seed": 1.0}, r"a seed is a whole number, not 1\.0"),
+        ({"seed": True}, "a seed is a whole number, not True"),
+        ({"resamples": None}, "resamples is a whole number, not None"),
+        ({"resamples": 99.5}, r"resamples is a whole number, not 99\.5"),
+        ({"resamples": "999"}, "resamples is a whole number, not '999'"),
+        ({"level": "0.95"}, "between 0 and 1"),
     ],
 )
 def test_settings_out_of_range_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         paired_bootstrap([0.5, 1.0, 0.0], [0.0, 0.5, 0.5], **setting)
+    with pytest.raises(UserError, match=message):
+        mean_interval([0.5, 1.0, 0.0], **setting)
 
 
 def test_other_wrong_requests_are_refused() -> None:

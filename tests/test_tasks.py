@@ -284,7 +284,7 @@ def test_an_encoder_that_breaks_is_named(
         ({"q": {"a": float("nan")}}, "query 'q': document 'a' has a score that is not a finite number"),
         ({"q": {"zzz": 1.0}}, "a document that is not in the corpus: 'zzz' for query 'q'"),
         ({"q": {"a": 1.0}, "Q": {"a": 1.0}}, "toy/search answers a query that was not asked: 'Q'"),
-        ({"q": {"a": "best"}}, "toy/search failed while ranking the answers"),
+        ({"q": {"a": "best"}}, "the answers of toy/search: query 'q': scores must be numbers"),
         ({"q": ["a"]}, "the answers of toy/search are not of the form"),
         (None, "the answers of toy/search are not of the form"),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 
 from obliq_eval.errors import UserError
 from obliq_eval.metrics import score
+from obliq_eval.significance import RESAMPLES, check_settings, check_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 CUT = 10  # the measure is NDCG@10
 CHUNK = 1000  # resamples at a time, which bounds the memory: 1,000 x 512 queries are 4 MB
+MOST_GRADES = 1 << 20  # grades in random order at a time, 8 MB
+MOST_SHUFFLES = 100_000
+MOST_RESAMPLES = 1_000_000
 
 COLUMNS = (
     "system", "queries", "pool", "NDCG@10", "shuffled", "lowest shuffle", "highest shuffle", "ratio", "low", "high",
@@ -65,6 +69,18 @@ class Shuffle:
         ]  # fmt: skip
 
 
+def check(pool: int, shuffles: int, seed: int, resamples: int = RESAMPLES, level: float = 0.95) -> None:
+    """Refuse settings of `shuffle` before anything is read or computed.
+
+    Raises:
+        UserError: If one is out of range.
+    """
+    check_whole("the pool", pool, 1)
+    check_whole("the number of shuffles", shuffles, 1, MOST_SHUFFLES)
+    check_whole("the number of resamples", resamples, 1, MOST_RESAMPLES)
+    check_settings(resamples, seed, level)
+
+
 def shuffle(
     run: Run,
     judgments: Judgments,
@@ -72,7 +88,7 @@ def shuffle(
     pool: int = 100,
     shuffles: int = 200,
     seed: int = 0,
-    resamples: int = 10_000,
+    resamples: int = RESAMPLES,
     level: float = 0.95,
 ) -> Shuffle:
     """Shuffle the first `pool` documents of every answer many times, and compare NDCG@10 with the real order's.
@@ -80,32 +96,37 @@ def shuffle(
     Args:
         run: The run.
         judgments: The judgments.
-        pool: How many documents of each answer are shuffled; a shorter answer is shuffled whole.
-        shuffles: How many random orders.
-        seed: Seed of the shuffles and of the bootstrap.
-        resamples: Resamples of the queries for the interval of the ratio.
-        level: Coverage of the interval, in 0..1.
+        pool: How many documents of each answer are shuffled; a shorter answer is shuffled whole, and what a longer one
+            holds below the pool stays at its ranks.
+        shuffles: How many random orders, at most `MOST_SHUFFLES`.
+        seed: Seed of the shuffles and of the bootstrap, 0 or more.
+        resamples: Resamples of the queries for the interval of the ratio, at most `MOST_RESAMPLES`.
+        level: Coverage of the interval, between 0 and 1.
 
     Raises:
-        UserError: If there are fewer than two queries, no query has a relevant document, or a number is not positive.
+        UserError: If there are fewer than two queries, no query has a relevant document, or a setting is out of range.
     """
-    if min(pool, shuffles, resamples) < 1:
-        raise UserError("the pool, the number of shuffles and the number of resamples must be at least 1")
+    check(pool, shuffles, seed, resamples, level)
     panel = score(run, judgments, [f"ndcg@{CUT}"])
     if len(panel.queries) < 2:
         raise UserError("an interval over one query says nothing; it needs at least two")
     random = np.random.default_rng(seed)
     real = panel.values[f"ndcg@{CUT}"]
-    random_orders = np.stack([_one_query(run, judgments, query, pool, shuffles, random) for query in panel.queries])
-    low, high = _ratio_interval(real, random_orders.mean(axis=1), random, resamples, level)
-    means = random_orders.mean(axis=0)
-    mean = float(means.mean())
+    shuffled = np.empty(len(real))
+    totals = np.zeros(1 + shuffles)  # the real order's, then each shuffle's, summed alike so that equals stay equal
+    for i, query in enumerate(panel.queries):
+        values = _one_query(run, judgments, query, float(real[i]), pool, shuffles, random)
+        shuffled[i] = _mean(values)
+        totals += np.concatenate(([real[i]], values))
+    low, high = _ratio_interval(real, shuffled, random, resamples, level)
+    real_mean, means = float(totals[0] / len(real)), totals[1:] / len(real)
+    mean = _mean(means)
     return Shuffle(
-        real=float(real.mean()),
+        real=real_mean,
         shuffled=mean,
         lowest=float(means.min()),
         highest=float(means.max()),
-        ratio=float(real.mean()) / mean if mean > 0 else None,
+        ratio=real_mean / mean if mean > 0 else None,
         low=low,
         high=high,
         level=level,
@@ -118,19 +139,38 @@ def shuffle(
 
 
 def _one_query(
-    run: Run, judgments: Judgments, query: str, pool: int, shuffles: int, random: np.random.Generator
+    run: Run, judgments: Judgments, query: str, real: float, pool: int, shuffles: int, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return NDCG@10 of each random order of one answer, float64 of shape `(shuffles,)`."""
-    documents = run.rankings[query].documents[:pool] if query in run.rankings else ()
+    """Return NDCG@10 of each random order of one answer, float64 of shape `(shuffles,)`.
+
+    An order that gains as much as the real one has the very value `real`, whatever the rounding of another sum.
+    """
+    documents = run.rankings[query].documents[: max(pool, CUT)] if query in run.rankings else ()
     grades = judgments.grades[query]
     found = np.array([max(grades.get(document, 0), 0) for document in documents], dtype=np.float64)
-    if not found.any():
-        return np.zeros(shuffles)
+    head, tail = found[:pool], found[pool:]
+    if not head.any():
+        return np.full(shuffles, real)
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
     ideal = np.array(sorted((g for g in grades.values() if g > 0), reverse=True)[:CUT], dtype=np.float64)
-    orders = random.permuted(np.tile(found, (shuffles, 1)), axis=1)[:, :CUT]
-    gained: NDArray[np.float64] = orders @ discounts[: orders.shape[1]]
-    return gained / (ideal @ discounts[: len(ideal)])
+
+    def gain(orders: NDArray[np.float64]) -> NDArray[np.float64]:
+        top = np.ascontiguousarray(orders[:, :CUT])
+        summed: NDArray[np.float64] = (top * discounts[: top.shape[1]]).sum(axis=1)
+        return summed
+
+    at_once = max(1, MOST_GRADES // len(found))
+    gained = np.empty(shuffles)
+    for start in range(0, shuffles, at_once):
+        rows = min(at_once, shuffles - start)
+        heads = random.permuted(np.tile(head, (rows, 1)), axis=1)
+        gained[start : start + rows] = gain(np.hstack([heads, np.tile(tail, (rows, 1))]))
+    return np.where(gained == gain(found[np.newaxis])[0], real, gained / (ideal @ discounts[: len(ideal)]))
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """Return the mean, which rounding does not take beyond the lowest or the highest value."""
+    return float(np.clip(values.mean(), values.min(), values.max()))
 
 
 def _ratio_interval(

@@ -193,14 +193,15 @@ def shuffle(
     queries: Queries = "all",
     judgments: Judged = "gold",
     pool: Pool = 100,
-    orders: Annotated[int, typer.Option("--shuffles", min=1, help="How many random orders.")] = 200,
+    orders: Annotated[int, typer.Option("--shuffles", min=1, help="How many random orders, at most 100,000.")] = 200,
     seed: Seed = 0,
     as_json: Json = False,
     as_markdown: Markdown = False,
     as_latex: Latex = False,
     plot: Plot = None,
 ) -> None:
-    """NDCG@10 against random orders of the same documents (Table M.1)."""
+    """NDCG@10 against random orders of the same documents (Table M.1); those below the pool stay in place."""
+    shuffles.check(pool, orders, seed)
     output = Output(as_json, as_markdown, as_latex, plot)
     setting = _open(runs, task, qrels, queries, judgments)
     found = {

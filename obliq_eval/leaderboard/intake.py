@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from obliq_eval.data.sources import Loaded
+    from obliq_eval.leaderboard.entries import Exposure
     from obliq_eval.manifest import Manifest
     from obliq_eval.metrics import Panel
     from obliq_eval.records import Run
     from obliq_eval.runs import StoredRun
 
 DEPTH = 1000  # the deepest measure is Recall@1000; what lies below is not kept
+COUNTED = ("unanswered", "unjudgeable", "unknown", "judged_at_10", "unjudged_at_10")
 TOLERANCE = 1e-9  # other processors may add up in another order
 
 
@@ -102,8 +104,8 @@ def add(ref: str, root: Path, given: Mapping[str, Any]) -> list[Path]:
     Raises:
         UserError: If anything speaks against it; all problems at once.
     """
-    about, stored = _find(ref, root)
-    about = replace(about, **given)
+    about, stored = _find(ref, root, given.get("system"))
+    about = replace(about, **{**given, "exposure": _joined(about.exposure, given.get("exposure"))})
     problems = list(about.problems())
     if not stored:
         problems.append(f"no folder with {MANIFEST} and {RUN} in it; each run needs one")
@@ -179,12 +181,20 @@ def _compared(system: str, task: str, judgments: str, submitted: Submitted, agai
     gaps = [float(np.abs(old.values[m] - new.values[m]).max()) for m in old.measures]
     stated = submitted.manifest.scores.get(judgments, {})
     gaps += [abs(stated.get(m, np.inf) - v) for m, v in new.known().items()]
-    problem = "" if (old.unanswered, old.judged_at_10) == (new.unanswered, new.judged_at_10) else "judged@10 differs"
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in COUNTED]
+    pairs += [(n, getattr(submitted.manifest, n), getattr(again.manifest, n)) for n in ("n_queries", "depth")]
+    wrong = [name for name, before, after in pairs if before != after]
+    problem = f"{', '.join(wrong)}: not as recomputed" if wrong else ""
     return Verified(system, task, judgments, old.mean("ndcg@10"), new.mean("ndcg@10"), max(gaps), problem)
 
 
-def _find(ref: str, root: Path) -> tuple[About, list[StoredRun]]:
-    """Return what a submission says about its system, and its runs."""
+def _joined(old: Exposure, new: Exposure | None) -> Exposure:
+    """Return what is newly said, and what was said before where nothing is."""
+    return replace(old, **{key: value for key, value in vars(new).items() if value is not None}) if new else old
+
+
+def _find(ref: str, root: Path, system: str | None) -> tuple[About, list[StoredRun]]:
+    """Return what a submission says about its system, by default its model, and its runs."""
     folder = Path(ref)
     if (folder / ABOUT).is_file():
         stored = [runs.load(str(path.parent)) for path in sorted(folder.glob(f"*/{MANIFEST}"))]
@@ -195,9 +205,10 @@ def _find(ref: str, root: Path) -> tuple[About, list[StoredRun]]:
     if run.manifest is None:
         raise UserError(f"{ref} has no manifest: `obliq runs import` gives it one; then add the stored run")
     model = run.manifest.model
-    known = catalogue().get(model.alias or "")
+    system = system or model.alias or model.name
+    known = catalogue().get(system) if system == model.alias else None
     about = About(
-        system=model.alias or model.name,
+        system=system,
         description=known.summary if known else "",
         licence=known.licence if known else "",
     )
@@ -218,6 +229,11 @@ def _misfits(stored: StoredRun, data: dict[str, Loaded]) -> Iterator[str]:
     except UserError as error:
         yield str(error)
         return
+    if manifest.depth < 1 or manifest.depth != run.depth:
+        yield (
+            f"{stored.name} is {run.depth} documents deep, but its {MANIFEST} says {manifest.depth}: "
+            "state one depth, 1 or more"
+        )
     task, known = manifest.task, (*OFFICIAL, *MINI)
     if task not in known:
         yield f"{stored.name} answers {task!r}, which is not a task of a board{near(task, known)}"

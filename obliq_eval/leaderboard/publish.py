@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from obliq_eval.errors import raise_all
 from obliq_eval.home import whole_file, whole_folder
 from obliq_eval.leaderboard import site
 from obliq_eval.leaderboard.boards import load_boards, load_tables
 from obliq_eval.leaderboard.pages import MARK, pages
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 SITE = "site"
+SITE_MARK = "content=\"default-src 'none'; style-src &#39;sha256-"
+"""Stands in the head of every page of a site: the start of its content security policy."""
 
 
 def build(root: Path) -> list[str]:
@@ -21,9 +28,13 @@ def build(root: Path) -> list[str]:
 
     Returns:
         Paths below `root` of the files that were written.
+
+    Raises:
+        UserError: If what no earlier build made stands where a page or the site belongs; nothing is written then.
     """
     boards = load_boards(root)
     made = pages(boards, load_tables())
+    raise_all(list(_foreign(root, made)), f"cannot build in {root}")
     for name, content in made.items():
         with whole_file(root / name) as part:
             part.write_text(content, encoding="utf-8")
@@ -54,6 +65,27 @@ def stale(root: Path) -> dict[str, str]:
 def _generated(root: Path) -> set[str]:
     """Return the names of the pages that an earlier `build` wrote."""
     return {path.name for path in root.glob("*.md") if path.read_text("utf-8", errors="replace").startswith(MARK)}
+
+
+def _foreign(root: Path, names: Iterable[str]) -> Iterator[str]:
+    """Yield what stands in a build's way and was not made by one, one sentence each."""
+    ours = _generated(root)
+    for name in names:
+        if (root / name).exists() and name not in ours:
+            yield f"{root / name} was not made by a build; move it, or choose another folder with --root"
+    folder = root / SITE
+    if folder.exists() and not _is_site(folder):
+        yield f"{folder} holds no page of a build; move it, or choose another folder with --root"
+
+
+def _is_site(folder: Path) -> bool:
+    """Return whether a build may replace a folder: it is empty, or its start page is one of ours."""
+    if not folder.is_dir():
+        return False
+    start = folder / "index.html"
+    return next(folder.iterdir(), None) is None or (
+        start.is_file() and SITE_MARK in start.read_text("utf-8", errors="replace")
+    )
 
 
 def _files(folder: Path) -> dict[str, bytes]:

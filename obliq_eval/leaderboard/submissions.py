@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from obliq_eval.data.official import OFFICIAL
 from obliq_eval.data.sources import MINI
-from obliq_eval.errors import UserError, raise_all
-from obliq_eval.leaderboard.entries import Exposure
+from obliq_eval.errors import UserError, near, raise_all
+from obliq_eval.leaderboard.entries import MEASURES, Exposure
 from obliq_eval.manifest import Manifest, Who
 from obliq_eval.metrics import Panel
 from obliq_eval.runs import MANIFEST, RUN, StoredRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 ABOUT, SCORES = "submission.toml", "scores.json"
@@ -28,6 +29,7 @@ __all__ = ["ABOUT", "FOLDERS", "MANIFEST", "RUN", "SCORES", "About", "Submitted"
 FOLDERS = {"submissions": tuple(OFFICIAL), "mini": tuple(MINI)}
 """Folders of a leaderboard with the tasks that each may hold: official and mini runs are never in one."""
 LONGEST = 2000  # characters of a description
+_T = TypeVar("_T")
 _LINK = re.compile(r"https?://[^\s<>\"'`\\|()\[\]{}]+")
 
 
@@ -111,6 +113,27 @@ class Submitted:
         return StoredRun(self.folder, self.manifest)
 
 
+@dataclass(frozen=True)
+class _Scored:
+    """One set of judgments in `scores.json`; the fields are those of `Panel`."""
+
+    queries: tuple[str, ...]
+    values: dict[str, tuple[float, ...]]
+    unanswered: tuple[str, ...]
+    unjudgeable: tuple[str, ...]
+    unknown: int
+    judged_at_10: float | None
+    unjudged_at_10: int
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """The content of `scores.json`."""
+
+    content: str
+    judgments: dict[str, _Scored]
+
+
 def read_about(path: Path) -> About:
     """Read `submission.toml`; `About.problems` says what is wrong with its content.
 
@@ -125,6 +148,13 @@ def read_about(path: Path) -> About:
         raise UserError(f"{path} is not TOML ({error})") from error
     if unknown := sorted(fields.keys() - About.__dataclass_fields__.keys()):
         raise UserError(f"{path}: unknown field {unknown[0]!r}; the fields are {', '.join(About.__dataclass_fields__)}")
+    exposure = fields.get("exposure")
+    known = tuple(Exposure.__dataclass_fields__)
+    if isinstance(exposure, dict) and (unknown := sorted(exposure.keys() - set(known))):
+        raise UserError(
+            f"{path}: unknown field {unknown[0]!r} in [exposure]{near(unknown[0], known)}; "
+            f"the fields are {', '.join(known)}"
+        )
     blank = {"system": "", "description": "", "licence": ""}
     try:
         return TypeAdapter(About).validate_python(blank | fields)
@@ -137,29 +167,38 @@ def load_submissions(root: Path) -> Iterator[Submitted]:
     """Yield every run of a leaderboard's submissions, in the order of their folders' names.
 
     Raises:
-        UserError: If a submission is damaged, says too little, or holds a task that does not belong in its folder.
+        UserError: If a submission is damaged, says too little, has no `submission.toml`, stands in a folder that is not
+            named by its system, or holds a task that does not belong in its folder.
     """
     for kind, tasks in FOLDERS.items():
-        for folder in sorted(path.parent for path in (root / kind).glob(f"*/{ABOUT}")):
+        for folder in _folders(root / kind):
+            if not (folder / ABOUT).is_file():
+                if any(next(folder.rglob(name), None) for name in (MANIFEST, RUN)):
+                    raise UserError(f"{folder} holds a run, but no {ABOUT} says of which system; add it again")
+                continue
             about = read_about(folder / ABOUT)
             raise_all(list(about.problems()), str(folder / ABOUT))
-            for path in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
+            if folder.name != about.slug:
+                raise UserError(
+                    f"{folder} is about the system {about.system!r}, whose folder is named {about.slug!r}; rename it"
+                )
+            for path in _folders(folder):
                 if path.name not in tasks:
                     raise UserError(f"{path} is not one of {', '.join(tasks)}, the tasks of {root / kind}; take it out")
                 yield _read(about, path)
 
 
+def _folders(parent: Path) -> list[Path]:
+    """Return the folders in a folder that are not hidden, by name; none if it is not there."""
+    if not parent.is_dir():
+        return []
+    return sorted(path for path in parent.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
 def _read(about: About, folder: Path) -> Submitted:
-    try:
-        manifest = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
-        content = json.loads((folder / SCORES).read_text(encoding="utf-8"))
-        panels = {name: _panel(fields, manifest.depth) for name, fields in content["judgments"].items()}
-    except OSError as error:
-        raise UserError(f"submission {folder} lacks {error.filename} ({error.strerror}); add it again") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"submission {folder} is damaged ({error}); add it again") from error
-    if content.get("content") != manifest.content:
-        raise UserError(f"submission {folder}: {SCORES} belongs to another run than {MANIFEST}; add it again")
+    manifest = _parsed(folder / MANIFEST, _manifest)
+    scores = _parsed(folder / SCORES, lambda text: _scores(text, manifest.content))
+    panels = {name: _panel(scored, manifest.depth) for name, scored in scores.judgments.items()}
     if manifest.task != folder.name:
         raise UserError(f"submission {folder} holds a run for {manifest.task}; add it again")
     return Submitted(about, folder, manifest, panels)
@@ -187,20 +226,66 @@ def scores_text(panels: Mapping[str, Panel], content: str) -> str:
     return json.dumps({"content": content, "judgments": judgments}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _panel(fields: Mapping[str, Any], depth: int) -> Panel:
-    queries = tuple(fields["queries"])
-    values = {measure: np.array(row, np.float64) for measure, row in fields["values"].items()}
-    for measure, row in values.items():
-        if row.shape != (len(queries),) or not np.isfinite(row).all():
-            raise ValueError(f"{measure} does not have one number for each of {len(queries)} queries")
+def _parsed(path: Path, parse: Callable[[str], _T]) -> _T:
+    """Read one file of a submission; whatever is wrong with it becomes one sentence that names it."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"submission {path.parent} lacks {path} ({error.strerror}); add it again") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "content"
+        raise UserError(f"{path} is damaged ({place}: {first['msg']}); add it again") from error
+    except RecursionError as error:
+        raise UserError(f"{path} is damaged (nested too deeply); add it again") from error
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error}); add it again") from error
+
+
+def _manifest(text: str) -> Manifest:
+    """Read a manifest without taking a text for a number."""
+    manifest = Manifest.from_json(text)
+    TypeAdapter(Manifest).validate_json(text, strict=True)
+    if manifest.seconds is not None and not 0 <= manifest.seconds < math.inf:
+        raise ValueError(f"seconds is {manifest.seconds}, not a length of time")
+    if not all(math.isfinite(mean) for means in manifest.scores.values() for mean in means.values()):
+        raise ValueError("scores holds what is not a finite number")
+    return manifest
+
+
+def _scores(text: str, content: str) -> _Scores:
+    """Read what `scores_text` writes about the run with this hash."""
+    scores = TypeAdapter(_Scores).validate_json(text, strict=True)
+    if scores.content != content:
+        raise ValueError(f"it belongs to another run than {MANIFEST}")
+    if "gold" not in scores.judgments:
+        raise ValueError("judgments lacks gold")
+    for name, scored in scores.judgments.items():
+        if not scored.queries or len(set(scored.queries)) != len(scored.queries):
+            raise ValueError(f"{name}: queries is empty or names one twice")
+        if missing := [measure for measure in MEASURES if measure not in scored.values]:
+            raise ValueError(f"{name}: values lacks {', '.join(missing)}")
+        for measure, row in scored.values.items():
+            if len(row) != len(scored.queries) or not all(map(math.isfinite, row)):
+                raise ValueError(
+                    f"{name}: {measure} does not have one number for each of {len(scored.queries)} queries"
+                )
+        if scored.judged_at_10 is not None and not math.isfinite(scored.judged_at_10):
+            raise ValueError(f"{name}: judged_at_10 is not a finite number")
+    return scores
+
+
+def _panel(scored: _Scored, depth: int) -> Panel:
+    values = {measure: np.array(row, np.float64) for measure, row in scored.values.items()}
+    for row in values.values():
         row.setflags(write=False)
     return Panel(
-        queries=queries,
+        queries=scored.queries,
         values=values,
         depth=depth,
-        unanswered=tuple(fields["unanswered"]),
-        unjudgeable=tuple(fields["unjudgeable"]),
-        unknown=fields["unknown"],
-        judged_at_10=fields["judged_at_10"],
-        unjudged_at_10=fields["unjudged_at_10"],
+        unanswered=scored.unanswered,
+        unjudgeable=scored.unjudgeable,
+        unknown=scored.unknown,
+        judged_at_10=scored.judged_at_10,
+        unjudged_at_10=scored.unjudged_at_10,
     )

@@ -1,0 +1,195 @@
+"""What `add`, `verify`, `build` and the reader of submissions refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from obliq_eval import runs
+from obliq_eval.data.sources import load
+from obliq_eval.errors import UserError
+from obliq_eval.leaderboard import intake, publish
+from obliq_eval.leaderboard.entries import Exposure
+from obliq_eval.leaderboard.submissions import load_submissions, read_about
+from obliq_eval.manifest import Data, Manifest, Model
+from obliq_eval.records import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TASK = "OBLIQ-Mini-Congress"
+SAID = {"description": "Half.", "licence": "mit"}
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> runs.StoredRun:
+    """A run of depth 10 that answers one query right."""
+    monkeypatch.setenv("OBLIQ_HOME", str(tmp_path / "home"))
+    data = load(TASK)
+    query = data.gold.queries[0]
+    manifest = Manifest(
+        TASK, Data(TASK, data.revision, "mini"), Model("me/half"), 10, 1, versions={}, hardware="a machine"
+    )
+    return runs.store(Run.of({query: {next(iter(data.gold.grades[query])): 1.0}}, 10), manifest)
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), "utf-8")
+
+
+@pytest.mark.parametrize("depth", [1000, 0])
+def test_the_depths_of_run_and_manifest_must_agree(tmp_path: Path, stored: runs.StoredRun, depth: int) -> None:
+    root = tmp_path / "boards"
+    (added,) = intake.add(stored.name, root, SAID)
+    edit(added / "manifest.json", depth=depth)
+    (found,) = intake.verify(root)
+    assert not found.good
+    assert f"is 10 documents deep, but its manifest.json says {depth}" in found.problem
+    problems: list[str] = []
+    assert stored.manifest is not None
+    assert intake.take(replace(stored, manifest=replace(stored.manifest, depth=depth)), {}, problems) is None
+    assert len(problems) == 1
+
+
+def test_a_system_keeps_its_facts_and_lends_them_to_no_other(tmp_path: Path, stored: runs.StoredRun) -> None:
+    root = tmp_path / "boards"
+    facts: dict[str, Any] = {
+        "label": "The half", "links": ("https://a.example",), "ran_by": "us", "oracle": True,
+        "exposure": Exposure(trained_on_corpus=True),
+    }  # fmt: skip
+    for system in ("me/half", "Mine"):
+        intake.add(stored.name, root, SAID | facts | {"system": system})
+    first, second = (root / "mini" / name / "submission.toml" for name in ("me-half", "mine"))
+    before = read_about(first), read_about(second)
+    intake.add(stored.name, root, {})
+    intake.add(stored.name, root, {"system": "Mine"})
+    assert (read_about(first), read_about(second)) == before
+    assert before[1].label == "The half"
+    with pytest.raises(UserError, match="description is missing"):
+        intake.add(stored.name, root, {"system": "Other"})
+    intake.add(stored.name, root, SAID | {"system": "Other"})
+    other = read_about(root / "mini" / "other" / "submission.toml")
+    assert (other.label, other.links, other.oracle, other.exposure) == ("", (), False, Exposure())
+    intake.add(stored.name, root, {"exposure": Exposure(saw_dev=True)})
+    assert read_about(first).exposure == Exposure(trained_on_corpus=True, saw_dev=True)
+
+
+def test_an_unknown_key_of_exposure_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "submission.toml"
+    path.write_text('system = "a"\n[exposure]\nsaw_devs = true\n')
+    with pytest.raises(UserError, match=r"unknown field 'saw_devs' in \[exposure\]; did you mean \"saw_dev\"\?"):
+        read_about(path)
+
+
+def test_a_folder_is_named_by_its_system(submit: Callable[..., Path]) -> None:
+    root = submit("Toy A", [0.5, 1.0])
+    assert len(list(load_submissions(root))) == 1
+    (root / "submissions" / "toy-a").rename(root / "submissions" / "toy-b")
+    with pytest.raises(UserError, match=r"toy-b is about the system 'Toy A', whose folder is named 'toy-a'"):
+        list(load_submissions(root))
+
+
+def test_a_run_without_submission_toml_is_not_passed_over(submit: Callable[..., Path]) -> None:
+    root = submit("toy", [0.5, 1.0])
+    (root / "submissions" / "notes").mkdir()
+    assert len(list(load_submissions(root))) == 1
+    (root / "submissions" / "toy" / "submission.toml").unlink()
+    with pytest.raises(UserError, match=r"toy holds a run, but no submission\.toml"):
+        list(load_submissions(root))
+
+
+@pytest.mark.parametrize("field", ["unjudged_at_10", "unknown", "unjudgeable", "n_queries"])
+def test_verify_compares_every_count(tmp_path: Path, stored: runs.StoredRun, field: str) -> None:
+    root = tmp_path / "boards"
+    (added,) = intake.add(stored.name, root, SAID)
+    assert all(found.good for found in intake.verify(root))
+    if field == "n_queries":
+        edit(added / "manifest.json", n_queries=7)
+    else:
+        judgments = json.loads((added / "scores.json").read_text("utf-8"))["judgments"]
+        judgments["gold"][field] = ["q"] if field == "unjudgeable" else 777
+        edit(added / "scores.json", judgments=judgments)
+    (found,) = intake.verify(root)
+    assert not found.good
+    assert found.problem == f"{field}: not as recomputed"
+
+
+@pytest.mark.parametrize("name", ["README.md", "OBLIQ-Math.md", "site/index.html", "site/mine.txt"])
+def test_build_writes_over_nothing_that_it_did_not_make(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("Mine.\n")
+    with pytest.raises(UserError, match="cannot build in"):
+        publish.build(tmp_path)
+    assert path.read_text() == "Mine.\n"
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
+
+
+def test_build_fills_an_empty_site_and_builds_again(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    assert publish.build(tmp_path) == publish.build(tmp_path)
+
+
+def _scores(**changes: Any) -> str:
+    row = {m: [0.5, 1.0] for m in ("ndcg@10", "ndcg@50", "recall@10", "recall@50", "recall@100", "recall@1000")}
+    gold = {
+        "queries": ["q0", "q1"], "values": row, "unanswered": [], "unjudgeable": [], "unknown": 0,
+        "judged_at_10": 0.25, "unjudged_at_10": 3,
+    }  # fmt: skip
+    return json.dumps({"content": "abc", "judgments": {"gold": gold | changes}})
+
+
+def test_the_scores_below_are_good_but_for_what_is_changed(submit: Callable[..., Path]) -> None:
+    root = submit("toy", [0.5, 1.0])
+    (root / "submissions/toy/OBLIQ-Math/scores.json").write_text(_scores())
+    assert len(list(load_submissions(root))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        '{"content": "abc", "judgments": {}}',
+        '{"content": "abc", "judgments": []}',
+        _scores().replace("ndcg@10", "ndcg@11"),
+        _scores(queries=[]),
+        _scores(unknown="0"),
+        _scores(judged_at_10="0.25"),
+        _scores().replace("[0.5, 1.0]", '["0.5", "1.0"]'),
+        _scores().replace("[0.5, 1.0]", "[0.5, 1e400]"),
+        _scores().replace("[0.5, 1.0]", "[0.5]"),
+        "[" * 100_000,
+    ],
+    ids=range(11),
+)
+def test_tampered_scores_are_named(submit: Callable[..., Path], text: str) -> None:
+    root = submit("toy", [0.5, 1.0])
+    (root / "submissions/toy/OBLIQ-Math/scores.json").write_text(text)
+    with pytest.raises(UserError, match=r"scores\.json is damaged"):
+        list(load_submissions(root))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"seconds": 12.0', '"seconds": 1e400'),
+        ('"seconds": 12.0', '"seconds": "12"'),
+        ('"depth": 1000', '"depth": "1000"'),
+        ('"scores": {}', '"scores": {"gold": {"ndcg@10": 1e400}}'),
+        ("{", "[" * 100_000),
+        ('"created": "2026-01-02T03:04:05+00:00"', '"created": "once"'),
+    ],
+    ids=range(6),
+)
+def test_a_tampered_manifest_is_named(submit: Callable[..., Path], old: str, new: str) -> None:
+    root = submit("toy", [0.5, 1.0])
+    path = root / "submissions/toy/OBLIQ-Math/manifest.json"
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(UserError, match=r"manifest\.json is damaged"):
+        list(load_submissions(root))
