@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from filelock import FileLock
 
 from obliq_eval import runs
 from obliq_eval.catalogue import catalogue
@@ -17,7 +18,7 @@ from obliq_eval.data.sources import MINI, open_source
 from obliq_eval.data.split import covered
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.evaluation import panels
-from obliq_eval.home import whole_folder
+from obliq_eval.home import home, whole_folder
 from obliq_eval.leaderboard.submissions import (
     ABOUT,
     FOLDERS,
@@ -274,7 +275,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _write(target: Path, about: About, taken: Sequence[Taken]) -> None:
-    with whole_folder(target) as part:
+    lock = home() / "leaderboard.lock"  # two at once would each copy what stood there, and one would be lost
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock), whole_folder(target) as part:
         if target.is_dir():
             shutil.copytree(target, part, dirs_exist_ok=True)
         (part / ABOUT).write_text(about.to_toml(), encoding="utf-8")

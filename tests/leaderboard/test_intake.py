@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -193,3 +195,27 @@ def test_a_tampered_manifest_is_named(submit: Callable[..., Path], old: str, new
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(UserError, match=r"manifest\.json is damaged"):
         list(load_submissions(root))
+
+
+def test_two_runs_of_one_system_added_at_once_both_stay(
+    tmp_path: Path, stored: runs.StoredRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each `add` copies what stands there; without a lock the second one's copy lacks the first one's run."""
+    data = load("OBLIQ-Mini-Math")
+    query = data.gold.queries[0]
+    manifest = Manifest(
+        data.name, Data(data.name, data.revision, "mini"), Model("me/half"), 10, 1, versions={}, hardware="a machine"
+    )
+    other = runs.store(Run.of({query: {next(iter(data.gold.grades[query])): 1.0}}, 10), manifest)
+    write = intake._write_compact
+
+    def slowly(run: Run, path: Path) -> None:
+        time.sleep(0.3)
+        write(run, path)
+
+    monkeypatch.setattr(intake, "_write_compact", slowly)
+    root = tmp_path / "boards"
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda run: intake.add(run.name, root, SAID), (stored, other)))
+    found = {path.name for path in (root / "mini" / "me-half").iterdir() if path.is_dir()}
+    assert found == {TASK, "OBLIQ-Mini-Math"}
