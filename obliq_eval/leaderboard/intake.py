@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 DEPTH = 1000  # the deepest measure is Recall@1000; what lies below is not kept
 COUNTED = ("unanswered", "unjudgeable", "unknown", "judged_at_10", "unjudged_at_10")
+LOG = logging.getLogger("obliq")
 TOLERANCE = 1e-9  # other processors may add up in another order
 
 
@@ -124,6 +126,8 @@ def add(ref: str, root: Path, given: Mapping[str, Any]) -> list[Path]:
     raise_all(problems, f"{ref} cannot be added")
     parts = {kind: [run for run in taken if run.manifest.task in names] for kind, names in FOLDERS.items()}
     for kind, part in parts.items():
+        for run in part:
+            _say_what_is_unusual(run.manifest, about, targets[kind] / run.manifest.task)
         if part:
             _write(targets[kind], about, part)
     return [targets[kind] / run.manifest.task for kind, part in parts.items() for run in part]
@@ -272,6 +276,13 @@ def _unknown_ids(name: str, run: Run, manifest: Manifest, loaded: Loaded) -> Ite
 def _some(names: Sequence[str]) -> str:
     """Return a count with examples and the verb that follows it."""
     return f"{len(names):,} {'is' if len(names) == 1 else 'are'} ({', '.join(map(repr, names[:3]))})"
+
+
+def _say_what_is_unusual(manifest: Manifest, about: About, target: Path) -> None:
+    if (target / RUN).exists():
+        LOG.warning("%s stood there already and is replaced; it counts as run by: %s", target, about.ran_by)
+    if about.system not in {manifest.model.name, manifest.model.alias}:
+        LOG.warning("a run of %s is added as %s", manifest.model.name, about.system)
 
 
 def _write(target: Path, about: About, taken: Sequence[Taken]) -> None:

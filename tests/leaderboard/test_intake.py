@@ -219,3 +219,15 @@ def test_two_runs_of_one_system_added_at_once_both_stay(
         list(pool.map(lambda run: intake.add(run.name, root, SAID), (stored, other)))
     found = {path.name for path in (root / "mini" / "me-half").iterdir() if path.is_dir()}
     assert found == {TASK, "OBLIQ-Mini-Math"}
+
+
+def test_what_is_replaced_and_renamed_is_said(
+    tmp_path: Path, stored: runs.StoredRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "boards"
+    intake.add(stored.name, root, SAID)
+    assert not caplog.text
+    intake.add(stored.name, root, {})
+    assert "stood there already and is replaced; it counts as run by: submitter" in caplog.text
+    intake.add(stored.name, root, SAID | {"system": "me/other"})
+    assert "a run of me/half is added as me/other" in caplog.text
