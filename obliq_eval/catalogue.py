@@ -38,6 +38,9 @@ class ModelEntry:
         kind: How documents are scored.
         summary: One line.
         licence: Licence of the weights or the code, as an SPDX-like name or a sentence.
+        base: Repository of the model that this one is built on, `@` and its commit where that is pinned.
+        base_licence: Terms of that model, which hold here as well.
+        data_licence: Licence of what it was trained on.
         settings: Keyword arguments for the loader.
         extra: The extra of this package that installs what the model needs.
         dims: Length of one vector.
@@ -48,6 +51,7 @@ class ModelEntry:
         n_parameters: Number of weights, 0 for a model that has none.
         memory: What it needs, in words.
         risk: What to bear in mind when choosing it.
+        presumed: What about this entry is a guess, as a sentence; empty where nothing is.
         paper_row: The row of the paper's tables that it repeats.
         languages: ISO 639-3 codes with a script.
         meta: A ready `mteb.ModelMeta`, for a model that was registered as one.
@@ -60,6 +64,9 @@ class ModelEntry:
     kind: Kind = "dense"
     summary: str = ""
     licence: str = ""
+    base: str = ""
+    base_licence: str = ""
+    data_licence: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
     dims: int | None = None
@@ -70,6 +77,7 @@ class ModelEntry:
     n_parameters: int | None = None
     memory: str = ""
     risk: str = ""
+    presumed: str = ""
     paper_row: str | None = None
     languages: tuple[str, ...] = ("eng-Latn",)
     meta: ModelMeta | None = field(default=None, repr=False)
@@ -86,6 +94,25 @@ class ModelEntry:
             )
 
 
+@dataclass(frozen=True)
+class Origin:
+    """How a model was built, so that another process can build the same.
+
+    Args:
+        reference: `module:function`.
+        name: Full name of the model.
+        settings: Keyword arguments, the revision among them.
+    """
+
+    reference: str
+    name: str
+    settings: Mapping[str, Any]
+
+    def build(self, **changed: Any) -> Any:
+        """Load the model again, some settings changed: the device, say."""
+        return Loader(self.reference)(self.name, **{**self.settings, **changed})
+
+
 class Loader:
     """A loader by reference: the model's module is imported when the model is loaded.
 
@@ -99,9 +126,12 @@ class Loader:
         self.__name__ = reference
 
     def __call__(self, name: str, **settings: Any) -> Any:
-        """Import the callable and call it as mteb does."""
+        """Import the callable, call it as mteb does, and note on the model how it was built."""
         module, _, function = self.__name__.partition(":")
-        return getattr(importlib.import_module(module), function)(name, **settings)
+        model = getattr(importlib.import_module(module), function)(name, **settings)
+        if hasattr(model, "origin"):
+            model.origin = Origin(self.__name__, name, settings)
+        return model
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Loader) and other.__name__ == self.__name__

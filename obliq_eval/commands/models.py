@@ -16,6 +16,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, help="List the models: names, licences, what they need, risks.")
 
+FIELDS = {
+    "alias": "alias",
+    "name": "full name",
+    "kind": "kind",
+    "summary": "what it is",
+    "paper_row": "row of the paper",
+    "presumed": "presumed",
+    "revision": "revision",
+    "base": "built on",
+    "licence": "licence of the weights or code",
+    "base_licence": "terms of what it is built on",
+    "data_licence": "licence of its training data",
+    "risk": "risk",
+    "dims": "dimensions",
+    "query_length": "query length in tokens",
+    "document_length": "document length in tokens",
+    "query_prefix": "query prefix",
+    "document_prefix": "document prefix",
+    "settings": "settings",
+    "n_parameters": "parameters",
+    "memory": "memory",
+    "extra": "needs",
+    "languages": "languages",
+    "loader": "loader",
+}
+"""What `show` shows, in this order, and how it is called there."""
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -62,8 +89,8 @@ def show_model(
         show.payload(record(entry))
         return
     values = {**record(entry), "extra": _needs(entry) or None}
-    del values["installed"]
-    show.table(("field", "value"), [(key.replace("_", " "), _text(value)) for key, value in values.items()])
+    rows = [(FIELDS[key], _text(values[key])) for key in FIELDS]
+    show.table(("field", "value"), rows)
 
 
 def _needs(entry: ModelEntry) -> str:

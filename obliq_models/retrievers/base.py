@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
     from numpy.typing import NDArray
 
+    from obliq_eval.catalogue import Origin
     from obliq_models.search import Scores
 
     Columns = NDArray[np.int64]
@@ -47,6 +48,10 @@ class Texts:
             titles = batch["title"] if self._titles else [None] * len(batch["text"])
             for title, text in zip(titles, batch["text"], strict=True):
                 yield f"{title} {text or ''}".strip() if title else (text or "").strip()
+
+    def select(self, rows: Sequence[int]) -> Texts:
+        """Return these of the texts, in this order."""
+        return Texts(self._corpus.select(rows))
 
     def sample(self, most: int) -> Texts:
         """Return at most `most` of the texts, evenly spaced."""
@@ -77,6 +82,9 @@ class Retriever(ABC):
     mteb_model_meta: ModelMeta | None = None
     task: TaskMetadata | None = None
     """The task that is running, set before `fit` and `score` are called."""
+
+    origin: Origin | None = None
+    """How it was built, where the table of models built it."""
 
     encode_kwargs: Mapping[str, Any] = {}
     """What mteb was told for encoding, such as `batch_size` and `show_progress_bar`."""

@@ -104,6 +104,14 @@ def test_show_tells_risk_prefixes_lengths_and_revision() -> None:
     assert "'query: '" in "\n".join(rows)  # its last space can be seen
 
 
+def test_show_leaves_no_field_out() -> None:
+    from dataclasses import fields
+
+    from obliq_eval.commands.models import FIELDS
+
+    assert set(FIELDS) == {field.name for field in fields(ModelEntry)} - {"meta"}
+
+
 @pytest.mark.usefixtures("models")
 def test_unknown_model_suggests_the_near_name() -> None:
     done = RUNNER.invoke(app, ["models", "show", "plian"])

@@ -1,0 +1,1 @@
+"""A pool of documents into a better order, behind one interface."""
