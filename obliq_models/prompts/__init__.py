@@ -8,7 +8,6 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from obliq_eval.errors import UserError, near, raise_all
@@ -57,8 +56,8 @@ class Prompt:
         text = "\0".join((self.system, self.user, repr(sorted(self.schema.items()))))
         return f"{self.version}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
-    def messages(self, **values: object) -> tuple[Mapping[str, str], ...]:
-        """Return the chat messages with every placeholder filled in, each value taken literally.
+    def messages(self, **values: object) -> tuple[tuple[str, str], ...]:
+        """Return the messages as (role, content), every placeholder filled in, each value taken literally.
 
         Raises:
             ValueError: If a placeholder is left, or a value has none; this is a defect of the caller.
@@ -69,10 +68,7 @@ class Prompt:
         def fill(template: str) -> str:  # in one pass, so that braces inside a value stay as they are
             return _PLACEHOLDER.sub(lambda found: str(values[found[1]]), template.strip())
 
-        return (
-            MappingProxyType({"role": "system", "content": fill(self.system)}),
-            MappingProxyType({"role": "user", "content": fill(self.user)}),
-        )
+        return (("system", fill(self.system)), ("user", fill(self.user)))
 
 
 def names() -> tuple[str, ...]:

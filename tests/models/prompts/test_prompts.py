@@ -43,11 +43,11 @@ def test_generic_prompts_name_no_attribute_and_the_others_forbid_the_topic() -> 
 
 def test_values_are_taken_literally() -> None:
     prompt = prompts.load("listwise")
-    system, user = prompt.messages(query="{documents} {0} $x", count=2, documents="{query} \\1")
-    assert system["role"] == "system"
-    assert "{documents} {0} $x" in user["content"]
-    assert "{query} \\1" in user["content"]
-    assert '{"ranking": [4, 1, 7]}' in user["content"]
+    (first, _), (second, user) = prompt.messages(query="{documents} {0} $x", count=2, documents="{query} \\1")
+    assert (first, second) == ("system", "user")
+    assert "{documents} {0} $x" in user
+    assert "{query} \\1" in user
+    assert '{"ranking": [4, 1, 7]}' in user
     with pytest.raises(ValueError, match="count"):
         prompt.messages(query="a", documents="b")
 
