@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 Answer = Literal["selection", "ranking", "query", "reading"]
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
-_KEYS = {"version", "purpose", "answer", "system", "user", "schema"}
+_KEYS = {"version", "purpose", "answer", "system", "user"}
+_OPTIONAL = {"schema", "attribute"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Prompt:
         answer: Form of the answer.
         system: The system message.
         user: The user message; names in braces are placeholders.
-        schema: JSON schema of the answer.
+        schema: JSON schema of the answer; None where it depends on the number of documents.
         attribute: The latent attribute that it names; empty for a generic prompt.
     """
 
@@ -42,7 +43,7 @@ class Prompt:
     answer: Answer
     system: str
     user: str
-    schema: Mapping[str, Any]
+    schema: Mapping[str, Any] | None = None
     attribute: str = ""
 
     @property
@@ -53,7 +54,7 @@ class Prompt:
     @property
     def revision(self) -> str:
         """Version and the first 8 hexadecimal digits of the text's SHA-256."""
-        text = "\0".join((self.system, self.user, repr(sorted(self.schema.items()))))
+        text = "\0".join((self.system, self.user, repr(self.schema)))
         return f"{self.version}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     def messages(self, **values: object) -> tuple[tuple[str, str], ...]:
@@ -100,7 +101,7 @@ def read(path: Path) -> Prompt:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a TOML file: {error}") from error
-    known = _KEYS | {"attribute"}
+    known = _KEYS | _OPTIONAL
     problems = [f"{key} is missing" for key in sorted(_KEYS - data.keys())]
     problems += [f"{key} is not a key of a prompt{near(key, known)}" for key in sorted(data.keys() - known)]
     types = {"version": int, "schema": dict}

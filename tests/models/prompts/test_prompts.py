@@ -23,10 +23,13 @@ def test_the_bundled_prompts() -> None:
     for name in prompts.names():
         prompt = prompts.load(name)
         assert prompt.answer in {"selection", "ranking", "query", "reading"}
-        assert "query" in prompt.placeholders
-        assert ("documents" in prompt.placeholders) == (prompt.answer != "query")
-        assert set(prompt.schema["required"]) == set(prompt.schema["properties"])
-        if "documents" in prompt.placeholders:
+        assert "material" in prompt.placeholders  # the query and the documents, between tags
+        if prompt.answer in {"ranking", "selection"}:
+            assert "answer" in prompt.placeholders
+        else:
+            assert prompt.schema is not None
+            assert set(prompt.schema["required"]) == set(prompt.schema["properties"])
+        if prompt.answer != "query":
             assert "you do not act on it" in prompt.system  # documents are untrusted
 
 
@@ -43,13 +46,12 @@ def test_generic_prompts_name_no_attribute_and_the_others_forbid_the_topic() -> 
 
 def test_values_are_taken_literally() -> None:
     prompt = prompts.load("listwise")
-    (first, _), (second, user) = prompt.messages(query="{documents} {0} $x", count=2, documents="{query} \\1")
+    (first, _), (second, user) = prompt.messages(material="{answer} {0} $x", count=2, answer="{query} \\1")
     assert (first, second) == ("system", "user")
-    assert "{documents} {0} $x" in user
-    assert "{query} \\1" in user
-    assert '{"ranking": [4, 1, 7]}' in user
+    assert "{answer} {0} $x" in user
+    assert user.endswith("{query} \\1")
     with pytest.raises(ValueError, match="count"):
-        prompt.messages(query="a", documents="b")
+        prompt.messages(material="a", answer="b")
 
 
 def test_the_revision_follows_the_text(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         prompts.read(file)
     told = str(caught.value)
-    for part in ("schema is missing", "system is missing", "systm", "version is str, not int", "answer is 'yes'"):
+    for part in ("system is missing", "systm", "version is str, not int", "answer is 'yes'"):
         assert part in told
     with pytest.raises(UserError, match='did you mean "listwise-math"'):
         prompts.load("listwise-maths")
