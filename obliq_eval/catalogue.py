@@ -49,6 +49,7 @@ class ModelEntry:
         query_prefix: Text put before every query.
         document_prefix: Text put before every document.
         n_parameters: Number of weights, 0 for a model that has none.
+        served: It is run by somebody else's server, to which texts are sent; there are no weights to be had.
         memory: What it needs, in words.
         risk: What to bear in mind when choosing it.
         presumed: What about this entry is a guess, as a sentence; empty where nothing is.
@@ -75,6 +76,7 @@ class ModelEntry:
     query_prefix: str | None = None
     document_prefix: str | None = None
     n_parameters: int | None = None
+    served: bool = False
     memory: str = ""
     risk: str = ""
     presumed: str = ""
@@ -217,15 +219,21 @@ def to_meta(entry: ModelEntry) -> ModelMeta:
         max_tokens=max(lengths, default=None),
         embed_dim=entry.dims,
         license=licence if licence in get_args(Licenses) else None,
-        open_weights=True,
+        open_weights=not entry.served,
         public_training_code=None,
         public_training_data=None,
-        framework=[] if entry.kind in {"lexical", "stylometric"} else ["Sentence Transformers", "PyTorch"],
+        framework=_framework(entry),
         similarity_fn_name=None,
         use_instructions=bool(entry.query_prefix or entry.document_prefix),
         training_datasets=None,
         model_type=[_MTEB_TYPES.get(entry.kind, "dense")],
     )
+
+
+def _framework(entry: ModelEntry) -> list[Any]:
+    if entry.served:
+        return ["API"]
+    return [] if entry.kind in {"lexical", "stylometric"} else ["Sentence Transformers", "PyTorch"]
 
 
 @cache

@@ -20,6 +20,12 @@ COMMANDS = {
     "run": ("obliq_eval.commands.run:app", "Evaluate a model on tasks, as `mteb run` does, or on your own folder."),
     "eval": ("obliq_eval.commands.evaluate:app", "Score a run: the panel under gold and pooled judgments."),
     "compare": ("obliq_eval.commands.compare:app", "Compare runs with a baseline: paired tests, queries, a page."),
+    "index": ("obliq_models.commands.index:app", "Index documents of your own with a model, for `obliq search`."),
+    "search": ("obliq_models.commands.search:app", "Ask an index: one query, a file of them, or line by line."),
+    "encode": ("obliq_models.commands.encode:app", "Encode texts beforehand; say what it costs; list what is kept."),
+    "rerank": ("obliq_models.commands.rerank:app", "Rerank a stored run; say what it costs; sweep cost and quality."),
+    "policy": ("obliq_models.commands.policy:app", "Show which reranker each task gets, or choose on dev queries."),
+    "prompts": ("obliq_models.commands.prompts:app", "List and show what language models are told."),
     "tasks": ("obliq_eval.commands.tasks:app", "List the tasks: what they hold, what decides relevance, licences."),
     "models": ("obliq_eval.commands.models:app", "List the models: names, licences, what they need, risks."),
     "data": ("obliq_eval.commands.data:app", "Fetch, check and export the data of a task or folder."),
@@ -28,6 +34,7 @@ COMMANDS = {
     "verify-paper": ("obliq_eval.commands.verify_paper:app", "Compare stored runs with the paper's figures."),
     "import-authors": ("obliq_eval.commands.import_authors:app", "Import the paper's own runs and score them here."),
     "leaderboard": ("obliq_eval.commands.leaderboard:app", "Build the leaderboards, add submissions, check both."),
+    "demo": ("obliq_eval.commands.demo:app", "Scripted servers on the loopback interface, to try commands with."),
     "doctor": ("obliq_eval.commands.doctor:app", "Say what is installed and reachable, and what would fail."),
 }
 """Each subcommand with the Typer application behind it and one line of help."""

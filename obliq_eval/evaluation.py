@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from obliq_eval import metrics, runs
+from obliq_eval import metrics, oracles, runs
 from obliq_eval.catalogue import catalogue
 from obliq_eval.errors import UserError
 
@@ -36,6 +36,7 @@ class Evaluation:
         candidates: Documents of an earlier run that were reranked, by query; None for a search of everything.
         excluded: How many excluded documents had to be dropped from the model's answers.
         counts: What the model itself counted, such as truncated texts.
+        oracle: Whether the model was shown judgments.
     """
 
     data: Dataset
@@ -46,6 +47,7 @@ class Evaluation:
     candidates: Mapping[str, Sequence[str]] | None = None
     excluded: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    oracle: bool = False
 
 
 def panels(run: Run, data: Dataset) -> dict[str, metrics.Panel]:
@@ -69,7 +71,7 @@ def record(evaluation: Evaluation, scores: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         mteb's scores; `ndcg_at_10` and so on as our panel has them, rounded to five decimals as mteb rounds, since the
         two may sum in another order; the same with `pooled_` in front; no recall deeper than the run; how many queries
-        there were and how many of them got no answer; the id of the stored run.
+        there were and how many of them got no answer; `oracle` if judgments were shown; the id of the stored run.
 
     Raises:
         UserError: If mteb and our panel disagree by more than rounding.
@@ -83,6 +85,7 @@ def record(evaluation: Evaluation, scores: Mapping[str, Any]) -> dict[str, Any]:
         )  # fmt: skip
     merged = _merged(scores, scored)
     merged |= {"queries": "all", "n_queries": len(gold.queries), "n_unanswered": len(gold.unanswered)}
+    merged |= {oracles.MARK: True} if evaluation.oracle else {}
     try:
         merged["obliq_run"] = runs.store(evaluation.run, _manifest(evaluation, scored)).name
     except UserError as error:  # hours of encoding must not be lost with the run
@@ -128,6 +131,8 @@ def _manifest(evaluation: Evaluation, scored: Mapping[str, metrics.Panel]) -> ru
     }
     if evaluation.candidates is not None:
         settings["reranked"] = documents_hash(evaluation.candidates)
+    if evaluation.oracle:
+        settings[oracles.MARK] = True
     return runs.Manifest(
         task=data.name,
         data=runs.Data(data.name, data.revision, data.corpus.source, documents_hash(data.exclusions)),

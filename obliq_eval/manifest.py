@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from obliq_eval.oracles import saw_judgments
 from obliq_eval.records import Coverage  # noqa: TC001 -- pydantic reads the annotation
 
 Who = Literal["paper", "us", "submitter"]
@@ -131,6 +132,11 @@ class Manifest:
             self.task, data.revision, model.name, model.revision, model.settings, self.depth, self.coverage,
             data.exclusions, seed=self.seed,
         )  # fmt: skip
+
+    @property
+    def oracle(self) -> bool:
+        """Whether its system was shown judgments, or reranks the run of one that was."""
+        return saw_judgments(self.model.settings)
 
     @property
     def slug(self) -> str:

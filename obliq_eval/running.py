@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
     from mteb.abstasks.abstask import AbsTask
 
-READ_SPEC = "obliq_models.specs:read_spec"  # by reference: the models build on this package, not the reverse
+FIND = "obliq_models.naming:find"  # by reference: the models build on this package, not the reverse
+ORIGINS = "obliq_models.naming:origins"
+USE_ENGINE = "obliq_models.loading:use_engine"
+_FORM = re.compile(r"fuse:|.*@|.*\+|.*\.toml$")
+"""What is no plain name."""
 _SUGGESTION = re.compile(r"Did you mean: '?([^'?]+)'?\?")
 
 
@@ -31,13 +35,15 @@ class Request:
     """What to evaluate and how, in the words of `mteb run`.
 
     Args:
-        model: Alias, full name, name of mteb or of the hub, or a TOML file.
+        model: Alias, full name, `NAME@FOLDER`, `A+B`, `fuse:A,B`, a TOML file, or a name of mteb or of the hub.
         tasks: Task names.
         benchmarks: Benchmark names.
         folders: Folders in the official or BEIR layout.
         filters: Further arguments of `mteb.get_tasks`; None where not given.
         revision: Revision of the model.
         device: Device of the model; by default CUDA where there is one.
+        engine: Where documents are encoded: `local`, `pool` or `ray`.
+        workers: How many processes, for `pool` and `ray`.
         output: Folder of mteb's result files.
         encode: Arguments of the model's `encode`.
         evaluate: Further arguments of `mteb.evaluate`.
@@ -50,6 +56,8 @@ class Request:
     filters: Mapping[str, Any] = field(default_factory=dict)
     revision: str | None = None
     device: str | None = None
+    engine: str = "local"
+    workers: int | None = None
     output: Path = Path("results")
     encode: Mapping[str, Any] = field(default_factory=dict)
     evaluate: Mapping[str, Any] = field(default_factory=dict)
@@ -208,7 +216,7 @@ def find_model(request: Request) -> Any:
     name, known = _model_name(request.model, mteb)
     device = _device(request.device)
     try:
-        return mteb.get_model(name, request.revision, device=device)
+        model = mteb.get_model(name, request.revision, device=device)
     except UserError:
         raise
     except Exception as error:  # a loader of another package may raise anything
@@ -218,6 +226,8 @@ def find_model(request: Request) -> Any:
         raise UserError(
             f"the model {request.model!r} could not be loaded ({type(error).__name__}: {first}){hint}"
         ) from error
+    _by_reference(USE_ENGINE)(model, request.engine, request.workers)
+    return model
 
 
 def _device(name: str | None) -> str:
@@ -356,30 +366,45 @@ def _scores(found: Mapping[str, Any], run: str | None) -> tuple[dict[str, dict[s
     return scores, entry is not None
 
 
+def origins(text: str) -> list[catalogue.ModelEntry]:
+    """Return the models of the table that what stands after `-m` builds on; none if it is unknown."""
+    try:
+        return list(_by_reference(ORIGINS)(text))
+    except UserError:
+        return []
+
+
 def _model_name(text: str, mteb: Any) -> tuple[str, bool]:
     """Return the name under which mteb finds a model, and whether a registry knows it.
 
     Raises:
         UserError: If it is unknown, and has not the form of the hub's names; a folder needs a file that describes it.
     """
-    if text.endswith(".toml"):
-        module, _, function = READ_SPEC.partition(":")
-        entry = getattr(importlib.import_module(module), function)(Path(text))
-        return catalogue.register(entry).name, True
     try:
-        return catalogue.resolve(text).name, True
+        entry: catalogue.ModelEntry = _by_reference(FIND)(text)
     except UserError as error:
         names = _model_names(mteb)
         if text in names:
             return text, True
+        if _FORM.match(text):
+            raise
         if _is_there(Path(text)):
             raise UserError(
                 f"{text} is a path: a folder of weights is given by a file my-model.toml with the lines "
-                f'name = "my-model" and path = "{text}", as -m my-model.toml'
+                f'name = "my-model" and path = "{text}", as -m my-model.toml, or as a checkpoint of a model, '
+                f"as -m obliq-ir@{text}"
             ) from error
         if "/" in text and _is_hub_name(text):
             return text, False
         raise UserError(f"no model is called {text!r}{near(text, names)} (`obliq models` lists ours)") from error
+    if entry != catalogue.catalogue().get(entry.alias):
+        catalogue.register(entry)
+    return entry.name, True
+
+
+def _by_reference(reference: str) -> Any:
+    module, _, function = reference.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _is_there(path: Path) -> bool:

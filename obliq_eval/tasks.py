@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
+from obliq_eval import oracles
 from obliq_eval.data import sources
 from obliq_eval.data.official import LICENCE, OFFICIAL, REPOSITORY, REVISION
 from obliq_eval.errors import UserError
@@ -101,10 +102,14 @@ class ObliqTask(AbsTaskRetrieval):
         self.data_loaded = True
 
     def _evaluate_subset(self, model: Any, data_split: Any, **kwargs: Any) -> dict[str, Any]:
-        """Search once; score gold by mteb and pooled by our panel; leave the run in the store."""
+        """Search once; score gold by mteb and pooled by our panel; leave the run in the store.
+
+        Judgments are shown to a model that declares itself an oracle (`obliq_eval.oracles`), and to no other.
+        """
         search = ExcludingSearch(model, self.data.exclusions)
         started = time.monotonic()
-        scores = super()._evaluate_subset(search, data_split, **kwargs)
+        with oracles.shown(model, self.data.judgments()) as oracle:
+            scores = super()._evaluate_subset(search, data_split, **kwargs)
         evaluation = Evaluation(
             data=self.data,
             meta=search.mteb_model_meta,
@@ -114,6 +119,7 @@ class ObliqTask(AbsTaskRetrieval):
             candidates=data_split["top_ranked"],
             excluded=search.dropped,
             counts={**self.data_counts, **getattr(model, "counts", {})},
+            oracle=oracle,
         )
         return record(evaluation, scores)
 

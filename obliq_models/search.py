@@ -8,15 +8,24 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from obliq_models.embeddings import Embeddings
 
     Scores = NDArray[np.float32] | torch.Tensor
     Hits = tuple[NDArray[np.int64], NDArray[np.float32]]
 
-BLOCK = 1 << 26
-"""Scores held at a time: 256 MB of float32."""
+BLOCK = 1 << 27
+"""Scores held at a time: 512 MB of float32."""
+
+CHUNK = 2_048
+"""Vectors that are converted to float32 at a time: few enough to be multiplied while they are in the cache."""
+
+LEAST = 16
+"""Queries in a product. With fewer, matrix libraries take other paths, which round otherwise: one and the same vector
+then scores differently in two columns, and a query alone differently from the same among others."""
 
 _NOTHING = float("-inf")
 
@@ -66,16 +75,51 @@ def _untie(row: NDArray[np.float32], columns: NDArray[np.int64], top: NDArray[np
     return columns[order], top[order]
 
 
-def products(queries: torch.Tensor, documents: torch.Tensor) -> Iterator[torch.Tensor]:
+def products(queries: torch.Tensor, documents: torch.Tensor | Embeddings) -> Iterator[torch.Tensor]:
     """Yield the dot products of all queries with all documents, in blocks of queries that fit into memory.
+
+    Vectors from a store are read shard by shard for as many queries as a block holds; whatever the type in which they
+    are kept, products are computed in float32, and each distinct text is scored once. They are computed on the
+    queries' device; where queries are on the CPU, and the documents in a store, on a GPU if there is one.
 
     Args:
         queries: float32, shape (queries, dims).
-        documents: float32, shape (documents, dims), on the same device.
+        documents: float32, shape (documents, dims), on the same device; or a store.
 
     Yields:
         float32, shape (queries of this block, documents).
     """
-    rows = max(1, BLOCK // max(1, len(documents)))
-    for first in range(0, len(queries), rows):
-        yield queries[first : first + rows] @ documents.T
+    if isinstance(documents, torch.Tensor):
+        for part in torch.split(queries, max(1, BLOCK // max(1, len(documents)))):
+            yield _product(part, [documents], len(documents))
+        return
+    if not queries.is_cuda and torch.cuda.is_available():
+        queries = queries.cuda()
+    repeats = documents.distinct < len(documents)
+    rows = torch.from_numpy(documents.rows).to(queries.device) if repeats else None
+    for part in torch.split(queries, max(1, BLOCK // max(1, documents.distinct))):
+        scores = _product(part, documents.kept(), documents.distinct)
+        if rows is None:
+            yield scores
+            continue
+        for few in torch.split(
+            scores, max(1, BLOCK // 4 // len(documents))
+        ):  # small: they come beside the distinct ones
+            yield few.index_select(1, rows)
+
+
+def _product(queries: torch.Tensor, shards: Iterable[torch.Tensor], width: int) -> torch.Tensor:
+    """Return the products with all shards, side by side."""
+    padded = torch.nn.functional.pad(queries, (0, 0, 0, max(0, LEAST - len(queries))))
+    scores = torch.empty(len(padded), width, device=queries.device)
+    first = 0
+    for shard in shards:
+        for kept in torch.split(shard, len(shard) if shard.dtype == torch.float32 else CHUNK):
+            chunk = kept.to(queries.device).float()
+            columns = scores[:, first : first + len(chunk)]
+            if len(chunk) > 1:
+                torch.mm(padded, chunk.T, out=columns)
+            else:  # a column alone takes another path as well
+                columns[:] = (padded @ chunk.repeat(2, 1).T)[:, :1]
+            first += len(chunk)
+    return scores[: len(queries)]

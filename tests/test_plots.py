@@ -16,6 +16,7 @@ from obliq_eval.analyses.degeneracy import Degeneracy
 from obliq_eval.analyses.depth import DepthCurve, Gains
 from obliq_eval.analyses.failures import Failures
 from obliq_eval.analyses.oracle import Ceiling
+from obliq_eval.analyses.purity import Purity, Share
 from obliq_eval.analyses.recall import RecallCurve
 from obliq_eval.analyses.shuffle import Shuffle
 from obliq_eval.errors import UserError
@@ -43,6 +44,13 @@ DRAW: dict[str, Callable[[], Figure]] = {
         {("first", NAME): Failures("ndcg@10", 100, ("q1",), (), ("q2",), ("q3",), ())}, "T"
     ),
     "cost": lambda: plots.cost({NAME: (Stage("dense", 5, 1.0, 0.04), Stage("llm", 5, calls=3))}, "T"),
+    "purity": lambda: plots.purity(
+        Purity(
+            Share(2, 2, 1, 0.5), {1: Share(1, 1, 1, 0.25, (0.5, 1.0)), 2: Share(2, 2, 1, 0.5), 3: Share(1, 0, 0, 0.0)},
+            None, {}, 0, 4, 2, 0, 0, 0.95, 1000, 0,
+        ),
+        NAME,
+    ),
     "degeneracy": lambda: plots.degeneracy({NAME: Degeneracy(3, 3, (("d", 2), ("e", 1)))}, "T"),
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import mteb
@@ -15,7 +17,8 @@ from obliq_eval.errors import UserError
 from obliq_eval.evaluation import panels
 from obliq_eval.exclusions import UNANSWERED
 from obliq_eval.metrics import evaluate
-from obliq_eval.records import Ranking
+from obliq_eval.oracles import saw_judgments
+from obliq_eval.records import Judgments, Ranking
 from obliq_eval.tasks import ObliqTask, folder_task
 
 if TYPE_CHECKING:
@@ -310,6 +313,108 @@ def test_a_model_that_raises_is_named_and_the_cause_kept(write_task: Callable[..
     with pytest.raises(UserError, match=r"toy/search failed while searching \(RuntimeError: out of memory\)") as caught:
         evaluated(folder_task(folder), model, tmp_path)
     assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+class Spy(Search):
+    """Keeps everything that it is ever given."""
+
+    accepts_exclusions = True
+    judgments: Any = None
+
+    def __init__(self, answers: Mapping[str, Mapping[str, float]], *, declared: Any = False) -> None:
+        super().__init__(answers)
+        self.is_oracle = declared
+        self.given: list[Any] = []
+        self.seen: list[Any] = []
+
+    def index(self, corpus: Any, **kwargs: Any) -> None:
+        self.given.append((corpus, kwargs))
+        self.seen.append(self.judgments)
+        super().index(corpus, **kwargs)
+
+    def search(self, queries: Any, *, top_k: int, **kwargs: Any) -> dict[str, dict[str, float]]:
+        self.given.append((queries, top_k, kwargs))
+        self.seen.append(self.judgments)
+        return super().search(queries, top_k=top_k, **kwargs)
+
+
+def judgments_within(root: Any) -> list[Any]:
+    """Return every record of judgments and every `{query: {document: grade}}` that can be reached from an object."""
+    todo, known, found = [root], {id(root)}, []
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Judgments):
+            found.append(one)
+        if isinstance(one, dict) and isinstance(one.get("q"), dict) and "gold" in one["q"]:
+            found.append(one)
+        for other in gc.get_referents(one):
+            code = (type, ModuleType, FunctionType, BuiltinFunctionType)
+            if id(other) not in known and not isinstance(other, code):
+                known.add(id(other))
+                todo.append(other)
+    return found
+
+
+@pytest.fixture
+def judged_task(write_task: Callable[..., Path]) -> Path:
+    corpus = {"gold": "a", "zero": "b", "pooled": "c", "x": "d"}
+    gold = {"q": {"gold": 1, "zero": 0}}
+    return write_task(corpus, {"q": "?"}, gold, {"q": {"gold": 1, "pooled": 1}}, {"q": ["x"]})
+
+
+@pytest.mark.parametrize("declared", [False, None, 1, "True", "yes"])
+def test_a_model_that_is_no_oracle_is_given_no_judgment(judged_task: Path, tmp_path: Path, declared: Any) -> None:
+    """Whatever can be reached from the tables, the metadata, the options and the model itself holds none."""
+    model = Spy({"q": {"zero": 0.5}}, declared=declared)
+    scores = evaluated(folder_task(judged_task), model, tmp_path, encode_kwargs={"batch_size": 2})
+    assert model.seen == [None, None]
+    assert model.judgments is None
+    corpus, queries = model.given[0][0], model.given[1][0]
+    assert (corpus.column_names, queries.column_names) == (["id", "text"], ["id", "text", "excluded_ids"])
+    assert model.given[1][2]["encode_kwargs"] == {"batch_size": 2}
+    assert not judgments_within(model)
+    assert "oracle" not in scores
+    manifest = runs.load(scores["obliq_run"]).manifest
+    assert manifest is not None
+    assert not manifest.oracle
+
+
+def test_the_search_for_judgments_would_find_them() -> None:
+    hidden = {"a": [SimpleNamespace(kept=({"q": {"gold": 1}},))], "b": Judgments({})}
+    assert len(judgments_within(hidden)) == 2
+
+
+def test_an_oracle_sees_judgments_while_it_searches_and_is_marked(judged_task: Path, tmp_path: Path) -> None:
+    model = Spy({"q": {"gold": 0.5}}, declared=True)
+    scores = evaluated(folder_task(judged_task), model, tmp_path)
+    for seen in model.seen:
+        assert {name: dict(judged.grades) for name, judged in seen.items()} == {
+            "gold": {"q": {"gold": 1, "zero": 0}},
+            "pooled": {"q": {"gold": 1, "pooled": 1}},
+        }
+    assert model.judgments is None, "taken away afterwards"
+    assert scores["oracle"] is True
+    manifest = runs.load(scores["obliq_run"]).manifest
+    assert manifest is not None
+    assert manifest.oracle
+    assert manifest.model.settings["oracle"] is True
+    other = Spy({"q": {"gold": 0.5}})
+    assert evaluated(folder_task(judged_task), other, tmp_path)["obliq_run"] != scores["obliq_run"]
+
+
+def test_judgments_are_taken_away_from_an_oracle_that_fails(judged_task: Path, tmp_path: Path) -> None:
+    model = Spy({"q": {"nowhere": 0.5}}, declared=True)
+    with pytest.raises(UserError, match="a document that is not in the corpus"):
+        evaluated(folder_task(judged_task), model, tmp_path)
+    assert model.seen[0] is not None
+    assert model.judgments is None
+
+
+def test_a_run_that_builds_on_an_oracles_is_an_oracles() -> None:
+    assert saw_judgments({"first": {"run": "r", "settings": {"oracle": True}}, "step": {}})
+    assert saw_judgments({"first": {"settings": {"first": {"settings": {"oracle": True}}}}})
+    assert not saw_judgments({"first": {"settings": {"oracle": False}}, "oracle": "no"})
+    assert not saw_judgments({"first": "r"})
 
 
 def test_two_pools_are_two_runs(write_task: Callable[..., Path], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +37,7 @@ FIELDS = {
     "document_prefix": "document prefix",
     "settings": "settings",
     "n_parameters": "parameters",
+    "served": "run by a server",
     "memory": "memory",
     "extra": "needs",
     "languages": "languages",
@@ -71,12 +73,12 @@ def list_models(context: typer.Context, *, as_json: Json = False) -> None:
         show.payload([record(entry) for entry in models.values()])
         return
     rows = [
-        (alias, e.name, e.kind, e.licence or None, _needs(e), "yes" if e.risk else "", e.summary)
+        (alias, e.kind, re.split("[:;(]", e.licence)[0].strip() or None, _needs(e), "yes" if e.risk else "", e.summary)
         for alias, e in models.items()
     ]
-    show.table(("alias", "full name", "kind", "licence", "needs", "risk", "summary"), rows)
+    show.table(("alias", "kind", "licence", "needs", "risk", "what it is"), rows)
     if any(entry.risk for entry in models.values()):
-        show.say("`obliq models show NAME` says what the risk is, and everything else.")
+        show.say("`obliq models show NAME` says what the risk is, the terms in full, and everything else.")
 
 
 @app.command("show")
@@ -89,6 +91,8 @@ def show_model(
         show.payload(record(entry))
         return
     values = {**record(entry), "extra": _needs(entry) or None}
+    if entry.revision == "main":
+        values["revision"] = "main; the commit that it is when the model is loaded is recorded with every run"
     rows = [(FIELDS[key], _text(values[key])) for key in FIELDS]
     show.table(("field", "value"), rows)
 

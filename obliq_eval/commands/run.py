@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperCommand
 
 from obliq_eval import show
-from obliq_eval.catalogue import resolve
 from obliq_eval.errors import UserError, raise_all
 
 if TYPE_CHECKING:
@@ -88,7 +87,12 @@ Names = list[str] | None
 @app.command(cls=_RunCommand)
 def run(
     *,
-    model: Annotated[str, typer.Option("--model", "-m", help="Alias, full name, FILE.toml, or a name of mteb's.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", help="Alias, full name, NAME@FOLDER, FILE.toml, A+B, fuse:A,B, a name of mteb's."
+        ),
+    ],
     tasks: Annotated[Names, typer.Option("--tasks", "-t", help="Tasks; several may follow.")] = None,
     benchmarks: Annotated[Names, typer.Option("--benchmarks", "-b", help="Benchmarks, in place of tasks.")] = None,
     data: Annotated[
@@ -100,6 +104,12 @@ def run(
     eval_splits: Annotated[Names, typer.Option("--eval-splits", help="Splits of mteb's tasks.")] = None,
     model_revision: Annotated[str | None, typer.Option("--model-revision", help="Revision of the model.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, or the number of a GPU.")] = None,
+    engine: Annotated[
+        str, typer.Option(help="Where documents are encoded: local, pool (several processes) or ray (a cluster).")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="How many processes for --engine pool or ray.")
+    ] = None,
     output_folder: Annotated[Path, typer.Option("--output-folder", help="Folder of mteb's result files.")] = Path(
         "results"
     ),
@@ -146,6 +156,8 @@ def run(
         },
         revision=model_revision,
         device=device,
+        engine=engine,
+        workers=workers,
         output=output_folder,
         encode={"show_progress_bar": bars} | ({} if batch_size is None else {"batch_size": batch_size}),
         evaluate={
@@ -183,13 +195,12 @@ def _evaluate(request: Request) -> tuple[list[Outcome], list[str]]:
 
 
 def _mention_licence(name: str) -> None:
-    """Say on standard error what to bear in mind when this model is chosen."""
-    try:
-        entry = resolve(name)
-    except UserError:
-        return
-    if entry.risk:
-        show.say(f"{entry.alias}: {entry.risk} (licence: {entry.licence})", stderr=True)
+    """Say on standard error what to bear in mind when this model, or one that is made from it, is chosen."""
+    from obliq_eval.running import origins
+
+    for entry in origins(name):
+        if entry.risk:
+            show.say(f"{entry.alias}: {entry.risk} (licence: {entry.licence})", stderr=True)
 
 
 def _report(outcomes: Sequence[Outcome], *, as_json: bool) -> None:

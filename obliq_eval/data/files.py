@@ -10,7 +10,7 @@ from obliq_eval.errors import UserError, raise_all
 from obliq_eval.records import Judgments, id_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 QRELS_FORMS = "three TAB-separated columns (query, document, grade; a header is optional) or TREC's four columns"
@@ -40,10 +40,14 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def read_jsonl(path: Path) -> Iterator[tuple[str, str]]:
+def read_jsonl(path: Path, names: Sequence[str] = ("_id",)) -> Iterator[tuple[str, str]]:
     """Yield `(id, text)` from a JSONL file with `_id`, `text` and an optional `title`.
 
     As BEIR and mteb do, a title is put in front of the text, one space between.
+
+    Args:
+        path: The file.
+        names: What the key of the id may be called; the first of them that a line has counts.
 
     Raises:
         UserError: At the first line that is not such an object, naming file and line.
@@ -51,13 +55,16 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in lines(path):
         pairs = _parse(line, f"{path}, line {number}: not a JSON object", PAIRS)
         row = dict(pairs) if isinstance(pairs, tuple) else {}
-        if not {"_id", "text"} <= row.keys():
-            raise UserError(f'{path}, line {number}: expected an object with "_id" and "text"')
+        name = next((name for name in names if name in row), names[0])
+        if not {name, "text"} <= row.keys():
+            raise UserError(f'{path}, line {number}: expected an object with "{name}" and "text"')
         if len(row) < len(pairs):
             raise UserError(f"{path}, line {number}: a key occurs more than once")
-        identifier, text, title = row["_id"], row["text"], row.get("title") or ""
+        identifier, text, title = row[name], row["text"], row.get("title") or ""
         if not isinstance(identifier, str) or not isinstance(text, str) or not isinstance(title, str):
-            raise UserError(f'{path}, line {number}: "_id", "text" and "title" must be strings, ids too ("007", not 7)')
+            raise UserError(
+                f'{path}, line {number}: "{name}", "text" and "title" must be strings, ids too ("007", not 7)'
+            )
         if fault := id_fault(identifier):
             raise UserError(f"{path}, line {number}: {fault}")
         yield identifier, with_title(title, text)

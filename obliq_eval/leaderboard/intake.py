@@ -110,6 +110,11 @@ def add(ref: str, root: Path, given: Mapping[str, Any]) -> list[Path]:
     about, stored = _find(ref, root, given.get("system"))
     about = replace(about, **{**given, "exposure": _joined(about.exposure, given.get("exposure"))})
     problems = list(about.problems())
+    problems += [
+        f"{entry.name} is the run of an oracle, a system that is shown judgments: add it with --oracle"
+        for entry in stored
+        if entry.manifest is not None and entry.manifest.oracle and not about.oracle
+    ]
     if not stored:
         problems.append(f"no folder with {MANIFEST} and {RUN} in it; each run needs one")
     data: dict[str, Loaded] = {}
@@ -216,6 +221,7 @@ def _find(ref: str, root: Path, system: str | None) -> tuple[About, list[StoredR
         system=system,
         description=known.summary if known else "",
         licence=known.licence if known else "",
+        oracle=run.manifest.oracle,
     )
     for kind in FOLDERS:
         if (path := root / kind / about.slug / ABOUT).is_file() and (there := read_about(path)).system == about.system:

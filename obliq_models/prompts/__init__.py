@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FOLDER = Path(__file__).parent
-Answer = Literal["selection", "ranking", "query", "reading"]
+Answer = Literal["selection", "ranking", "query", "reading", "description"]
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _KEYS = {"version", "purpose", "answer", "system", "user"}
 _OPTIONAL = {"schema", "attribute"}

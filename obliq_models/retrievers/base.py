@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from obliq_eval.catalogue import Origin
+    from obliq_models.repositories import Repository
     from obliq_models.search import Scores
 
     Columns = NDArray[np.int64]
 
 _FREE: Columns = np.zeros(0, np.int64)
+_REVISIONS = ("revision", "base_revision")
+"""What loaders call the commit of each of a retriever's sources."""
+_COMMIT = 12
+"""Digits of a commit that are put behind a revision."""
 
 
 class Texts:
@@ -79,18 +85,19 @@ class Retriever(ABC):
     floor: ClassVar[float] = float("-inf")
     """Only documents with a score above it are answers."""
 
-    mteb_model_meta: ModelMeta | None = None
+    sources: Sequence[Repository] = ()
+    """Where its weights came from, its own first, then those of its base."""
+
     task: TaskMetadata | None = None
     """The task that is running, set before `fit` and `score` are called."""
-
-    origin: Origin | None = None
-    """How it was built, where the table of models built it."""
 
     encode_kwargs: Mapping[str, Any] = {}
     """What mteb was told for encoding, such as `batch_size` and `show_progress_bar`."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
+        self._meta: ModelMeta | None = None
+        self._origin: Origin | None = None
         self._ids: list[str] = []
         self._column: dict[str, int] = {}
 
@@ -104,6 +111,35 @@ class Retriever(ABC):
 
         A block belongs to the caller, who changes it. -inf means that the document is no answer.
         """
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta | None:
+        """The description by which mteb loaded it; a branch that stands there as its revision is made a commit."""
+        return self._meta
+
+    @mteb_model_meta.setter
+    def mteb_model_meta(self, meta: ModelMeta | None) -> None:
+        if meta is not None:
+            check_dims(str(meta.name), self.dims, meta.embed_dim)
+            meta = with_commits(meta, self.sources)
+        self._meta = meta
+
+    @property
+    def dims(self) -> int | None:
+        """Length of one vector; None where there is none."""
+        return None
+
+    @property
+    def origin(self) -> Origin | None:
+        """How it was built, where the table of models built it, at the commits that were loaded."""
+        return self._origin
+
+    @origin.setter
+    def origin(self, origin: Origin | None) -> None:
+        if origin is None or self._origin is None:  # else: a loader around the one that knows where weights come from
+            commits = {name: source.commit for name, source in zip(_REVISIONS, self.sources, strict=False)}
+            given = {name: commit for name, commit in commits.items() if commit is not None}
+            self._origin = origin and replace(origin, settings={**origin.settings, **given})
 
     @property
     def name(self) -> str:
@@ -226,6 +262,45 @@ class Retriever(ABC):
         if missing is not None:
             raise UserError(f"candidate {missing!r} of query {query!r} is not in the corpus")
         return [self._column[document] for document in documents]
+
+
+def check_dims(name: str, found: int | None, declared: object) -> None:
+    """Refuse a model whose vectors are not as long as its description says.
+
+    Args:
+        name: The model.
+        found: Length of its vectors; None where there are none.
+        declared: What its description says; anything but a number says nothing.
+
+    Raises:
+        UserError: If the two differ.
+    """
+    if found is not None and isinstance(declared, int) and found != declared:
+        raise UserError(
+            f"{name}: its vectors have {found} dimensions, and {declared} are declared: these are other weights"
+        )
+
+
+def with_commits(meta: ModelMeta, sources: Sequence[Repository]) -> ModelMeta:
+    """Return a model's description with what it was loaded from, so that no result of another commit is served for it.
+
+    mteb keeps results by the revision. Where that is what was asked of the hub, the commit stands in its place; any
+    other commit that may be another one tomorrow is put behind it.
+
+    Args:
+        meta: The description, as it was asked for.
+        sources: Where the weights came from, the model's own first.
+    """
+    named = [source for source in sources if source.commit is not None]
+    if not named:
+        return meta
+    revision, moving = meta.revision, [source for source in named if source.moving]
+    first = sources[0]
+    if first.moving and revision in (None, first.asked):
+        revision, moving = first.commit, [source for source in moving if source != first]
+    told = "-".join([str(revision), *(str(source.commit)[:_COMMIT] for source in moving)])
+    loaded = {**(meta.loader_kwargs or {}), "loaded": ", ".join(map(str, named))}
+    return meta.model_copy(update={"revision": told, "loader_kwargs": loaded})
 
 
 def _query_texts(queries: datasets.Dataset) -> list[str]:

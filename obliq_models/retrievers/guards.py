@@ -13,19 +13,29 @@ from unittest.mock import patch
 from obliq_eval.errors import SHOWN, UserError, raise_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import nn
+
+    from obliq_models.repositories import Repository
 
     Model = TypeVar("Model", bound=nn.Module)
 
 _POOLER = re.compile(r"(^|\.)pooler\.")
+_ADAPTER = re.compile(r"(^|\.)lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.|$)")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
 
 logger = logging.getLogger(__name__)
 
 
-def checked(name: str, source: str, build: Callable[[], Model]) -> Model:
+def checked(
+    name: str,
+    source: str,
+    build: Callable[[], Model],
+    more: Callable[[Model], Iterable[str]] | None = None,
+    words: str | None = None,
+    weights: Callable[[Model], Iterable[str]] | None = None,
+) -> Model:
     """Load a model and make sure that it is what its files say.
 
     transformers itself fills weights that a checkpoint lacks with random ones, and makes up a tokenizer where there
@@ -36,23 +46,61 @@ def checked(name: str, source: str, build: Callable[[], Model]) -> Model:
         name: What the model is called, for messages.
         source: Folder or name on the hub that it is loaded from.
         build: Loads the model.
+        more: Returns what else is wrong with it, one sentence each.
+        words: Where its tokenizer is, if elsewhere.
+        weights: Returns what else is wrong with its weights; not asked where some are missing or misfit, since it
+            would tell of consequences.
 
     Raises:
         UserError: If it cannot be loaded; if weights are missing, have another shape than the model needs, or are
-            not finite; if it has no tokenizer, or one without words. All problems at once.
+            not finite; if an adapter's weights have no place in the model; if it has no tokenizer, or one without
+            words. All problems at once.
     """
     with explained(f"{name}: cannot load a model from {source}"), _reports() as reports:
         model = build()
     problems = [problem for report in reports for problem in _misfits(report)]
     broken = [key for key, weight in model.named_parameters() if not _finite(weight)]
     if broken:
-        problems.append(f"NaN or infinity is in {_listed(broken)}")
-    problems += tokenizer_problems(getattr(model, "tokenizer", None), source)
+        problems.append(f"NaN or infinity is in {listed(broken)}")
+    problems += tokenizer_problems(getattr(model, "tokenizer", None), words or source)
+    asked = [weights if not any(map(_unfilled, reports)) else None, more]
+    with explained(f"{name}: {source} cannot be tried out"):
+        for ask in filter(None, asked):
+            problems += ask(model)
     raise_all(problems, f"{name}: {source} is not a complete model")
     left = sorted(key for report in reports for key in report.unexpected_keys)
     if left:
-        logger.warning("%s: left out, because the model has no place for it: %s", name, _listed(left))
+        logger.warning("%s: left out, because the model has no place for it: %s", name, listed(left))
     return model
+
+
+def pickle_problems(source: Repository, *, adapter: bool = False) -> list[str]:
+    """Return what is wrong with a repository that holds its weights in no other form than one that can run code.
+
+    Args:
+        source: The repository; nothing of it is fetched.
+        adapter: Whether it holds an adapter, whose file has another name, and which is no adapter without it.
+    """
+    safe, old = ("adapter_model", "adapter_model.bin") if adapter else ("model", "pytorch_model.bin")
+    if any(source.has(f"{safe}.safetensors{index}") for index in ("", ".index.json")):
+        return []
+    pickled = next((file for file in (old, f"{old}.index.json") if source.has(file)), None)
+    if pickled is not None:
+        return [
+            f"{source} holds its weights only as {pickled}, which can run code when it is read; convert them to "
+            "safetensors, or say allow_pickle = true in a model file"
+        ]
+    return [f"{source} holds no {safe}.safetensors"] if adapter else []
+
+
+def pad_token_problems(tokenizer: Any) -> list[str]:
+    """Return what is wrong with a tokenizer of transformers that has no padding token; any other is let pass."""
+    if not hasattr(tokenizer, "vocab_files_names") or tokenizer.pad_token is not None:
+        return []
+    return [
+        "its tokenizer has no padding token, so that texts of unlike length cannot be encoded together; name one as "
+        "pad_token in tokenizer_config.json"
+    ]
 
 
 @contextmanager
@@ -113,25 +161,44 @@ def _reports() -> Iterator[list[Any]]:
         yield reports
 
 
+def _missing(report: Any) -> list[str]:
+    return sorted(key for key in report.missing_keys if not _POOLER.search(key))
+
+
+def _unfilled(report: Any) -> bool:
+    return bool(_missing(report) or report.mismatched_keys or report.conversion_errors)
+
+
 def _misfits(report: Any) -> Iterator[str]:
-    missing = sorted(key for key in report.missing_keys if not _POOLER.search(key))
+    missing = _missing(report)
+    placeless = sorted(report.unexpected_keys)
     if missing:
-        yield f"the files lack {_listed(missing)}"
-        if report.unexpected_keys:
-            yield f"the files hold what the architecture does not: {_listed(sorted(report.unexpected_keys))}"
+        yield f"the files lack {listed(missing)}"
+    if placeless and (missing or any(map(_ADAPTER.search, placeless))):
+        yield f"the files hold what the architecture does not: {listed(placeless)}"
     if report.mismatched_keys:
         shapes = sorted((key, list(found), list(needed)) for key, found, needed in report.mismatched_keys)
         wrong = [f"{key} is {found}, not {needed}" for key, found, needed in shapes]
-        yield f"of another shape than the configuration says: {_listed(wrong)}"
+        yield f"{_why_misfit(shapes)}: {listed(wrong)}"
     if report.conversion_errors:
-        yield f"transformers cannot convert {_listed(sorted(report.conversion_errors))}"
+        yield f"transformers cannot convert {listed(sorted(report.conversion_errors))}"
+
+
+def _why_misfit(shapes: Sequence[tuple[str, list[int], list[int]]]) -> str:
+    """Return why weights have another shape than the model needs: the rank is A's rows and B's columns."""
+    if not any(_ADAPTER.search(key) for key, _, _ in shapes):
+        return "of another shape than the configuration says"
+    wide = [slice(1, None) if ".lora_A." in key else slice(0, 1) for key, _, _ in shapes]
+    if all(found[part] == needed[part] for part, (_, found, needed) in zip(wide, shapes, strict=True)):
+        return "the adapter's configuration says another rank (r) than its weights have"
+    return "the adapter was trained on another base"
 
 
 def _finite(weight: nn.Parameter) -> bool:
     return not weight.is_floating_point() or bool(weight.isfinite().all())
 
 
-def _listed(entries: Sequence[str]) -> str:
-    """Return how many weights these are and, if they are not too many, which."""
+def listed(entries: Sequence[str], what: str = "weight") -> str:
+    """Return how many things these are and, if they are not too many, which."""
     more = [f"… and {len(entries) - SHOWN} more"] if len(entries) > SHOWN else []
-    return f"{len(entries)} weight{'s'[: len(entries) != 1]} ({', '.join([*entries[:SHOWN], *more])})"
+    return f"{len(entries)} {what}{'s'[: len(entries) != 1]} ({', '.join([*entries[:SHOWN], *more])})"

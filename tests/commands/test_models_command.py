@@ -80,7 +80,6 @@ def test_a_package_that_is_not_installed_has_no_extras(monkeypatch: pytest.Monke
 def test_the_table_names_the_extra_and_whether_it_is_there() -> None:
     lines = RUNNER.invoke(app, ["models"]).stdout.splitlines()
     by_alias = {line.split()[0]: line for line in lines if line.strip()}
-    assert "org/plain" in by_alias["plain"]
     assert "mit" in by_alias["plain"]
     assert "pip install 'obliq[gone]'" in by_alias["needy"]
     assert "[elsewhere] of its package" in by_alias["foreign"]

@@ -123,12 +123,12 @@ def test_prediction_file_batch_size_and_output_folder_reach_mteb(folder: Path, t
 def test_a_model_file_is_read_by_reference(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "speller.py").write_text(
         "from obliq_eval.catalogue import ModelEntry\n"
-        "def read(path):\n"
-        "    return ModelEntry(name='local/' + path.read_text(), alias='mine', revision='9',\n"
+        "def read(text):\n"
+        "    return ModelEntry(name='local/' + open(text).read(), alias='mine', revision='9',\n"
         "                      loader='obliq_models.retrievers.bm25:load', settings={'variant': 'default'})\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(running, "READ_SPEC", "speller:read")
+    monkeypatch.setattr(running, "FIND", "speller:read")
     (tmp_path / "my.toml").write_text("my-own")
     done = run("-m", "my.toml", "--data", folder, "--json")
     assert done.exit_code == 0, done.output
@@ -360,3 +360,15 @@ def test_a_risk_is_said_where_the_model_is_chosen(tmp_path: Path) -> None:
     done = run("-m", "stylometry", "--data", tmp_path / "mine")
     assert done.exit_code == 0, done.output
     assert catalogue.resolve("stylometry").risk in done.stderr
+
+
+def test_the_risk_of_what_a_checkpoint_or_a_fusion_is_made_from_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    from obliq_eval.commands.run import _mention_licence
+
+    for name in ("obliq-ir@nowhere", "fuse:bm25,obliq-ir"):
+        _mention_licence(name)
+        assert f"obliq-ir: {catalogue.resolve('obliq-ir').risk} (licence: cc-by-nc-4.0)" in " ".join(
+            capsys.readouterr().err.split()
+        )
+    _mention_licence("unknown")
+    assert capsys.readouterr().err == ""

@@ -80,6 +80,19 @@ def test_a_system_keeps_its_facts_and_lends_them_to_no_other(tmp_path: Path, sto
     assert read_about(first).exposure == Exposure(trained_on_corpus=True, saw_dev=True)
 
 
+def test_the_run_of_an_oracle_is_added_as_one(tmp_path: Path, stored: runs.StoredRun) -> None:
+    root = tmp_path / "boards"
+    assert stored.manifest is not None
+    seer = replace(stored.manifest, model=Model("me/seer", settings={"oracle": True}))
+    run = runs.store(stored.read(), seer)
+    intake.add(run.name, root, SAID)
+    assert read_about(root / "mini" / "me-seer" / "submission.toml").oracle
+    with pytest.raises(UserError, match="is the run of an oracle, a system that is shown judgments: add it with"):
+        intake.add(run.name, root, SAID | {"oracle": False})
+    with pytest.raises(UserError, match="is the run of an oracle"):
+        intake.add(run.name, root, SAID | {"oracle": False, "system": "me/half"})
+
+
 def test_an_unknown_key_of_exposure_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "submission.toml"
     path.write_text('system = "a"\n[exposure]\nsaw_devs = true\n')

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from importlib.resources import files
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,22 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_the_zoo_is_found_through_its_entry_point() -> None:
     assert {e.alias for e in ENTRIES} <= set(catalogue())
     assert resolve("minilm") is resolve("obliq/all-MiniLM-L6-v2")
-    assert {"bm25", "bm25-okapi", "bm25-stem", "stylometry", "minilm"} == {e.alias for e in ENTRIES}
+
+
+def test_every_first_stage_system_of_the_paper_has_an_entry_and_says_its_terms() -> None:
+    rows = {e.paper_row for e in ENTRIES} - {None}
+    assert {"bm25", "lateon", "qwen3-embed-0.6b", "qwen3-embed-4b", "gemini-2-embedding", "obliq-ir"} <= rows
+    assert {"obliq-ir-merged", "obliq-ir-no-distillation", "authorship-encoder"} <= rows
+    paper = json.loads((files("obliq_eval.leaderboard") / "paper.json").read_text("utf-8"))
+    assert rows <= {row["system"] for row in paper["results"]}
+    assert all(e.licence for e in ENTRIES)
+    assert not [e.alias for e in ENTRIES if "/" in e.base and not e.base_licence and not e.served and not e.risk]
+
+
+def test_a_served_model_has_no_weights_to_be_had() -> None:
+    meta = to_meta(resolve("gemini-2-embedding"))
+    assert (meta.open_weights, meta.framework) == (False, ["API"])
+    assert to_meta(resolve("minilm")).open_weights
 
 
 def test_an_unknown_name_is_refused_with_a_near_one() -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 from obliq_eval.errors import UserError
+from obliq_models.embeddings import embed
+from obliq_models.encoders.base import Encoded, Encoder
 from obliq_models.retrievers import dense
-from obliq_models.retrievers.base import Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import datasets
+    import torch
+
+    from obliq_models.encoders.base import Role
 
     Table = Callable[..., datasets.Dataset]
     Tiny = Callable[..., Path]
@@ -26,6 +31,21 @@ if TYPE_CHECKING:
 SHORT = "the cat sat"
 LONG = "the quiet old harbour " * 8
 MIXED = [SHORT, LONG, "dogs", LONG[:40], "a mat"]
+
+
+class Given(Encoder):
+    """Texts are numbers, and a vector of one dimension holds its text's; a query's is 1."""
+
+    def __init__(self, batch_size: int | None = None) -> None:
+        super().__init__("some/numbers", "1", 1)
+        self.batch_size = batch_size
+
+    def settings(self, role: Role) -> dict[str, Any]:  # noqa: ARG002 -- nothing is set
+        return {}
+
+    def run(self, texts: Sequence[str], role: Role, instruction: str) -> Encoded:  # noqa: ARG002 -- as above
+        values = [1.0 if role == "query" else float(text) for text in texts]
+        return Encoded(np.array(values, np.float32)[:, None], tokens=len(texts), cut=1, lost=2)
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "bidirectional"])
@@ -39,27 +59,16 @@ def test_alone_and_batched_are_the_same(tiny_model: Tiny, causal: bool, padding:
     assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
 
 
-def test_the_two_tiny_models_differ_in_their_mask(tiny_model: Tiny) -> None:
-    """The last token reaches the first token's state only where the model is bidirectional."""
-    first: dict[bool, list[torch.Tensor]] = {}
-    for causal in (True, False):
-        model = dense.load("tiny", path=str(tiny_model(causal=causal, name=f"tiny-{causal}")))
-        first[causal] = [
-            model.model.encode([text], output_value="token_embeddings")[0][0] for text in ("the cat", "the mat")
-        ]
-    assert torch.allclose(*first[True], atol=1e-6)
-    assert not torch.allclose(*first[False], atol=1e-4)
-
-
 def arrivals(model: dense.DenseRetriever) -> list[str]:
     """Return a list that receives every text as it reaches the network, decoded from its tokens."""
     seen: list[str] = []
-    tokenizer = model.model.tokenizer
+    network: Any = model.encoder
+    tokenizer = network.model.tokenizer
 
     def record(_: Any, args: tuple[dict[str, torch.Tensor]]) -> None:
         seen.extend(tokenizer.decode(ids, skip_special_tokens=True) for ids in args[0]["input_ids"])
 
-    model.model[0].register_forward_pre_hook(record)
+    network.model[0].register_forward_pre_hook(record)
     return seen
 
 
@@ -76,60 +85,65 @@ def arrivals(model: dense.DenseRetriever) -> list[str]:
             "query: Style. Find it: cat",
             "cat",
         ),
+        ({"instructions": {"Toy": "Look: "}, "task_prompt": True}, "Look: cat", "cat"),
+        ({"instructions": {"Toy": "Look: "}}, "Look: cat", "cat"),
+        ({"instructions": {"Toy": ""}, "task_prompt": True}, "cat", "cat"),
+        ({"instructions": {"Another": "Look: "}, "task_prompt": True}, "Find it: cat", "cat"),
+        ({"instructions": {"Another": "Look: "}}, "cat", "cat"),
     ],
 )
 def test_each_configured_part_arrives_once_and_nothing_else(
     tiny_model: Tiny,
+    table: Table,
     settings: dict[str, Any],
     query: str,
     document: str,
 ) -> None:
-    model = dense.load("tiny", path=str(tiny_model()))
-    model.model.prompts = {"style": "Style. "}
-    model.model.default_prompt_name = "style"  # what nobody configured here must not arrive
-    model = dense.DenseRetriever(model.model, **settings)
-    model.task = SimpleNamespace(prompt={"query": "Find it: "})  # type: ignore[assignment]
+    folder = tiny_model()
+    write_prompts(folder, {"style": "Style. "}, default="style")  # what nobody configured here must not arrive
+    model = dense.load("tiny", path=str(folder), **settings)
     seen = arrivals(model)
-    model.encode(["cat"], "query")
-    model.encode(["cat"], "document")
-    assert seen == [query, document]
+    task: Any = SimpleNamespace(name="Toy", prompt={"query": "Find it: "})
+    model.index(table({"a": "cat"}), task_metadata=task)
+    model.search(table({"q": "cat"}), top_k=1, task_metadata=task)
+    assert seen == [document, query]
 
 
-def test_the_models_own_prompts_hold_where_nothing_is_set(tiny_model: Tiny) -> None:
-    sentence = dense.load("tiny", path=str(tiny_model())).model
-    sentence.prompts = {"query": "q: ", "passage": "p: "}
-    model = dense.DenseRetriever(sentence)
-    assert (model.prompt("query"), model.prompt("document")) == ("q: ", "p: ")
-    assert dense.DenseRetriever(sentence, query_prefix="").prompt("query") == ""
+def write_prompts(folder: Path, prompts: dict[str, str], default: str | None = None) -> None:
+    """Make a folder one of sentence-transformers', with a table of prompts."""
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(str(folder), device="cpu").save(str(folder))
+    config = folder / "config_sentence_transformers.json"
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps({**content, "prompts": prompts, "default_prompt_name": default}))
 
 
-def test_an_unknown_prompt_name_is_refused(tiny_model: Tiny) -> None:
-    sentence = dense.load("tiny", path=str(tiny_model())).model
-    sentence.prompts = {"style": "Style. "}
-    with pytest.raises(UserError, match="no prompt 'stile'; did you mean \"style\""):
-        dense.DenseRetriever(sentence, query_prompt_name="stile")
+def test_a_prompt_of_one_text_is_for_queries(tiny_model: Tiny) -> None:
+    model = dense.load("tiny", path=str(tiny_model()), task_prompt=True)
+    model.task = SimpleNamespace(name="Toy", prompt="Find it: ")  # type: ignore[assignment]
+    assert (model.instruction("query"), model.instruction("document")) == ("Find it: ", "")
+    model.task = SimpleNamespace(name="Toy", prompt=None)  # type: ignore[assignment]
+    assert model.instruction("query") == ""
 
 
-def test_queries_and_documents_have_their_own_length(tiny_model: Tiny, table: Table) -> None:
-    """A text beyond the length does not matter: the vector is that of its first tokens."""
-    folder = str(tiny_model())
-    model = dense.load("tiny", path=folder, query_length=4, document_length=8)
-    tokens = model.model.tokenizer(LONG)["input_ids"]
-    assert len(tokens) > 8
-    full = dense.load("tiny", path=folder)
-    for role, length in (("query", 4), ("document", 8)):
-        cut = full.model.tokenizer.decode(tokens[1:length])  # the first token is <s>, which the tokenizer adds
-        assert np.allclose(model.encode([LONG], role), full.encode([cut], role), atol=1e-5)  # type: ignore[arg-type]
-    assert model.model.max_seq_length == full.model.max_seq_length
-    model.index(table({"a": LONG, "b": "dogs"}))
-    model.search(table({"q": "cat"}), top_k=1)
-    assert model.counts == {"truncated document texts": 1, "truncated query texts": 0}
+def test_cut_texts_are_counted_and_told(tiny_model: Tiny, table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    model = dense.load("tiny", path=str(tiny_model()), query_length=4, document_length=8)
+    tokens = len(model.encoder.model.tokenizer(LONG.strip())["input_ids"])  # type: ignore[attr-defined]
+    assert tokens > 8
+    model.index(table({"a": LONG, "b": "a"}))
+    model.search(table({"q": "a"}), top_k=1)
+    assert model.counts["truncated document texts"] == 1
+    assert model.counts["lost document tokens"] == tokens - 8
+    assert model.counts["document tokens"] == 8 + 2  # "<s> a"
+    assert (model.counts["truncated query texts"], model.counts["lost query tokens"]) == (0, 0)
+    assert f"1 of 2 distinct document texts were cut, {tokens - 8} tokens of them not read" in caplog.text
     with pytest.raises(UserError, match="document_length is 65, but the model has positions for 64"):
-        dense.load("tiny", path=folder, document_length=65)
+        dense.load("tiny", path=str(tiny_model()), document_length=65)
 
 
 def test_search_equals_a_slow_masked_reference(tiny_model: Tiny, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "SHARD", 3)
+    monkeypatch.setattr(dense, "embed", partial(embed, shard=3))
     model = dense.load("tiny", path=str(tiny_model()))
     texts = {f"d{i}": f"{SHORT} {i} " * (1 + i % 3) for i in range(8)}
     model.index(table(texts))
@@ -142,85 +156,81 @@ def test_search_equals_a_slow_masked_reference(tiny_model: Tiny, table: Table, m
 
 def test_exclusions_leave_before_the_cut(table: Table) -> None:
     """x1 .9, x2 .8, gold .7; the first two are excluded and k = 2: the gold one comes first."""
-
-    class Given(dense.DenseRetriever):
-        def encode(self, texts: Any, role: Any) -> np.ndarray:
-            return np.array([[1.0] if role == "query" else [float(text)] for text in texts], np.float32)
-
-    model = Given(_Bare())  # type: ignore[arg-type]
+    model = dense.DenseRetriever(Given())
     model.index(table({"x1": ".9", "x2": ".8", "g": ".7", "n": ".1"}))
     assert list(model.search(table({"q": "?"}), top_k=2)["q"]) == ["x1", "x2"]
     assert list(model.search(table({"q": "?"}, excluded={"q": ["x1", "x2"]}), top_k=2)["q"]) == ["g", "n"]
 
 
-class _Bare:
-    """The least that a sentence-transformers model has; `encode` is replaced or broken."""
-
-    prompts: dict[str, str] = {}  # noqa: RUF012
-    max_seq_length = None
-    declared: int | None = None
-
-    def __init__(self, vectors: Callable[[list[str]], np.ndarray] | None = None) -> None:
-        self.vectors = vectors
-
-    def __getitem__(self, index: int) -> object:
-        return object()
-
-    def encode_query(self, texts: list[str], **_: Any) -> np.ndarray:
-        assert self.vectors is not None
-        return self.vectors(texts)
-
-    encode_document = encode_query
-
-    def get_embedding_dimension(self) -> int | None:
-        return self.declared
+def test_storage_rounds_as_it_says(table: Table) -> None:
+    """float16 has eleven bits: 2049 lies between 2048 and 2050, and the even one is taken."""
+    model = dense.DenseRetriever(Given(), storage="float16")
+    model.index(table({"a": "2049", "b": "2051"}))
+    assert model.search(table({"q": "?"}), top_k=2)["q"] == {"b": 2052.0, "a": 2048.0}
 
 
-@pytest.mark.parametrize(
-    ("vectors", "message"),
-    [
-        (lambda texts: np.ones((len(texts) - 1, 4)), r"vectors of shape \(1, 4\) for 2 texts"),
-        (lambda _: np.ones(4), r"vectors of shape \(4,\) for 2 texts"),
-        (lambda _: np.array([[1.0, 2.0], [np.nan, 1.0]]), "not a number, for the document 'two'"),
-    ],
-)
-def test_wrong_vectors_are_refused(table: Table, vectors: Callable[[list[str]], np.ndarray], message: str) -> None:
-    model = dense.DenseRetriever(_Bare(vectors))  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=message):
-        model.fit(Texts(table({"a": "one", "b": "two"})))
+def test_documents_go_through_the_engine_and_queries_do_not(table: Table) -> None:
+    class Recorder:
+        def __init__(self) -> None:
+            self.roles: list[str] = []
+
+        def encode(self, shards: Any, role: Role, instruction: str) -> Any:
+            self.roles.append(role)
+            return ((number, Given().encode(texts, role, instruction)) for number, texts in shards)
+
+    engine = Recorder()
+    model = dense.DenseRetriever(Given(), engine=engine)
+    model.index(table({"a": ".5"}))
+    model.search(table({"q": "?"}), top_k=1)
+    assert engine.roles == ["document"]
 
 
-def test_vectors_of_another_length_than_declared_are_refused() -> None:
-    bare = _Bare(lambda texts: np.ones((len(texts), 4)))
-    model = dense.DenseRetriever(bare)  # type: ignore[arg-type]
-    assert model.encode(["one"], "document").shape == (1, 4)
-    bare.declared = 8
-    with pytest.raises(UserError, match="vectors of 4 dimensions, but declares 8"):
-        model.encode(["one"], "document")
+@pytest.mark.parametrize(("told", "held"), [({}, 7), ({"batch_size": 32}, 7), ({"batch_size": 5}, 5)])
+def test_a_batch_size_of_ones_own_bounds_the_encoders(table: Table, told: dict[str, Any], held: int) -> None:
+    """32 is what mteb says where nobody has said anything."""
+    encoder = Given(batch_size=7)
+    dense.DenseRetriever(encoder).index(table({"a": ".5"}), encode_kwargs=told)
+    assert encoder.batch_size == held
 
 
-def test_a_model_of_word_vectors_has_no_length(tiny_model: Tiny, tmp_path: Path) -> None:
-    """Without special tokens, the vector of a text is the mean of the vectors of its tokens."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(tiny_model() / "tokenizer.json"))
-    words = StaticEmbedding(tokenizer, embedding_dim=4)
-    SentenceTransformer(modules=[words]).save(str(tmp_path / "words"))
-    model = dense.load("words", path=str(tmp_path / "words"), normalize=False)
-    ids = tokenizer.encode(LONG, add_special_tokens=False).ids
-    mean = words.embedding.weight[torch.tensor(ids)].mean(dim=0)
-    assert np.allclose(model.encode([LONG], "document")[0], mean.detach().numpy(), atol=1e-6)
+def test_nothing_is_scored_before_it_is_indexed() -> None:
+    with pytest.raises(UserError, match="has indexed no documents"):
+        list(dense.DenseRetriever(Given()).score(["?"]))
 
 
-def test_dtype_and_normalisation_are_settings(tiny_model: Tiny) -> None:
+def test_dtype_is_a_setting(tiny_model: Tiny) -> None:
     folder = str(tiny_model())
-    half = dense.load("tiny", path=folder, dtype="bfloat16")
-    assert next(half.model.parameters()).dtype == torch.bfloat16
+    half = dense.load("tiny", path=folder, dtype="bfloat16", attn_implementation="eager")
+    assert (half.encoder.settings("query")["dtype"], half.encoder.settings("query")["attention"]) == (
+        "bfloat16",
+        "eager",
+    )
     assert half.encode([SHORT], "query").dtype == np.float32
-    raw = dense.load("tiny", path=folder, normalize=False).encode([SHORT], "query")
-    assert not np.isclose(np.linalg.norm(raw), 1, atol=1e-2)
+    with pytest.raises(UserError, match="dtype is 'bfloat61', not one of float32, bfloat16, float16; did you mean"):
+        dense.load("tiny", path=folder, dtype="bfloat61")
+
+
+def test_a_tokenizer_without_a_padding_token_is_refused(tiny_model: Tiny) -> None:
+    folder = tiny_model()
+    config = folder / "tokenizer_config.json"
+    content = json.loads(config.read_text())
+    del content["pad_token"]
+    config.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="its tokenizer has no padding token"):
+        dense.load("tiny", path=str(folder))
+
+
+def test_pickled_weights_are_read_only_if_one_says_so(tiny_model: Tiny) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    folder = tiny_model()
+    expected = dense.load("tiny", path=str(folder)).encode([SHORT], "query")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="cannot load a model from"):
+        dense.load("tiny", path=str(folder))
+    assert np.array_equal(dense.load("tiny", path=str(folder), allow_pickle=True).encode([SHORT], "query"), expected)
 
 
 def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path, tiny_model: Tiny) -> None:

@@ -162,7 +162,7 @@ def test_what_a_damaged_file_raises_is_one_sentence(bert: Path) -> None:
 
 
 def test_a_first_text_must_give_the_declared_dimension(bert: Path) -> None:
-    model = load(bert).model
+    model = load(bert).encoder.model  # type: ignore[attr-defined]
     model.save(str(bert))
     assert load(bert).encode(["the cat"], "query").shape == (1, 16)
     file = bert / "1_Pooling" / "config.json"

@@ -10,6 +10,7 @@ import pytest
 from obliq_eval.catalogue import to_meta
 from obliq_eval.errors import UserError
 from obliq_models import specs
+from obliq_models.encoders.sentence import SentenceEncoder
 from obliq_models.retrievers.dense import DenseRetriever
 from obliq_models.specs import fingerprint, read_spec
 
@@ -43,8 +44,9 @@ def test_a_spec_becomes_an_entry_that_loads(tmp_path: Path, tiny_model: Callable
     assert (entry.name, entry.alias, entry.query_length, entry.document_length) == ("local/mine", "mine", 5, None)
     model = to_meta(entry).load_model(device="cpu")
     assert isinstance(model, DenseRetriever)
-    assert model.prompt("query") == "query: "
-    assert model.model[1].pooling_mode == "lasttoken"
+    assert isinstance(model.encoder, SentenceEncoder)
+    assert model.encoder.prompt("query") == "query: "
+    assert model.encoder.model[1].pooling_mode == "lasttoken"
     assert not np.isclose(np.linalg.norm(model.encode(["the cat"], "query")), 1, atol=1e-2)
 
 
@@ -123,3 +125,60 @@ def test_fingerprint_sees_names_and_leaves_hidden_files_out(folder: Path) -> Non
     assert fingerprint(folder) == before
     (folder / "config.json").rename(folder / "other.json")
     assert fingerprint(folder) != before
+
+
+def test_a_server_is_routed_to_its_loader_and_no_key_is_asked_for(tmp_path: Path) -> None:
+    text = (
+        'name = "mine"\nserver = "openai"\nserver_model = "m"\nkey_env = "MY_KEY"\ndimensions = 8\nquery_prefix = "q"\n'
+    )
+    entry = read_spec(write(tmp_path, text))
+    assert entry.loader == "obliq_models.encoders.api:load"
+    assert entry.settings == {"server": "openai", "server_model": "m", "key_env": "MY_KEY", "dimensions": 8}
+    assert (entry.dims, entry.query_prefix) == (8, "q")
+    others = {read_spec(write(tmp_path, text + line)).revision for line in ("normalize = false\n", "batch_size = 2\n")}
+    assert len({entry.revision, *others, read_spec(write(tmp_path, text.replace("mine", "yours"))).revision}) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('server = "openai"\n', "server_model is missing"),
+        ('server = "opnai"\nserver_model = "m"\n', "server: input should be 'openai'"),
+        ('server = "openai"\nserver_model = "m"\npath = "weights"\n', "server is given and path too: leave one out"),
+        ('server = "openai"\nserver_model = "m"\ndtype = "float32"\n', "dtype means nothing beside server"),
+        ('model = "obliq-it"\n', "model: no model is called 'obliq-it'; did you mean \"obliq-ir\""),
+        ('model = "bm25"\nquery_prefix = "q"\n', "query_prefix means nothing beside model bm25"),
+        ('model = "obliq-ir-no-distillation"\n', "path is missing: obliq-ir-no-distillation has no published weights"),
+        ('model = "obliq-ir"\npath = "nowhere"\n', "path: .*nowhere holds no model"),
+        ('path = "weights"\nserver_model = "m"\n', "server_model means nothing beside path"),
+        ('path = "weights"\nstorge = "float16"\n', 'storge is not a key of a model file; did you mean "storage"'),
+        ('path = "adapter"\n', "path: adapter holds an adapter; say what it is a checkpoint of"),
+    ],
+)
+def test_where_a_model_comes_from_is_said_once_and_with_keys_that_mean_something(
+    tmp_path: Path, folder: Path, text: str, message: str
+) -> None:
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError, match=message) as caught:
+        read_spec(write(tmp_path, f'name = "x"\n{text}'))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_by_file_takes_the_base_beside_the_file_and_keys_of_its_loader(tmp_path: Path) -> None:
+    for name, file in (("adapter", "adapter_config.json"), ("base", "config.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}")
+    spec = 'name = "mine"\nmodel = "obliq-ir"\npath = "adapter"\nbase = "base"\n'
+    entry = read_spec(write(tmp_path, spec + 'trust_remote_code = true\nstorage = "float16"\nlicence = "mit"\n'))
+    assert (entry.name, entry.loader) == ("local/mine", "obliq_models.retrievers.obliq_ir:load")
+    assert entry.settings == {
+        "dtype": "bfloat16",
+        "base": str(tmp_path / "base"),
+        "trust_remote_code": True,
+        "storage": "float16",
+        "path": str(tmp_path / "adapter"),
+    }
+    assert (entry.query_prefix, entry.licence) == ("query: ", "mit")
+    (tmp_path / "base" / "config.json").write_text('{"other": 1}')
+    assert read_spec(write(tmp_path, spec)).revision != entry.revision

@@ -1,0 +1,1 @@
+"""The subcommands of `obliq` that work with models, one module each, loaded when called."""

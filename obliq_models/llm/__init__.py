@@ -1,0 +1,1 @@
+"""Asking language models: one request and response, backends, and what is wrapped around any of them."""
