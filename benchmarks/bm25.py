@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+VOCABULARY = 0  # the seed of the words, which corpus and queries share
 ALLOWED_GB = 8  # of anonymous memory at WildChat's size
 K = 1000
 
@@ -42,7 +43,7 @@ def vocabulary(size: int, rng: np.random.Generator) -> NDArray[np.object_]:
 
 def texts(count: int, words: float, rng: np.random.Generator, size: int = 200_000) -> Iterator[str]:
     """Yield texts of about this many words."""
-    known = vocabulary(size, rng)
+    known = vocabulary(size, np.random.default_rng(VOCABULARY))
     share = np.cumsum(1 / np.arange(1, size + 1) ** 1.05)
     for _ in range(count):
         drawn = np.searchsorted(share, rng.random(max(1, rng.poisson(words))) * share[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import signal
 import sys
 import warnings
 from typing import Annotated, Any
@@ -26,6 +27,12 @@ COMMANDS = {
     "rerank": ("obliq_models.commands.rerank:app", "Rerank a stored run; say what it costs; sweep cost and quality."),
     "policy": ("obliq_models.commands.policy:app", "Show which reranker each task gets, or choose on dev queries."),
     "prompts": ("obliq_models.commands.prompts:app", "List and show what language models are told."),
+    "synth": ("obliq_train.commands.synth:app", "Write synthetic queries for documents through a lens."),
+    "graph": ("obliq_train.commands.graph:app", "A frozen model's nearest-neighbour graph, doses and controls."),
+    "purity": ("obliq_eval.commands.purity:app", "Test whether a graph follows an attribute, before any training."),
+    "negatives": ("obliq_train.commands.negatives:app", "Training rows with negatives mined by BM25."),
+    "quality": ("obliq_eval.commands.quality:app", "Measure how oblique queries are against their documents."),
+    "mix": ("obliq_train.commands.mix:app", "Mix training rows by a recipe: doses, weights, duplicates, manifest."),
     "tasks": ("obliq_eval.commands.tasks:app", "List the tasks: what they hold, what decides relevance, licences."),
     "models": ("obliq_eval.commands.models:app", "List the models: names, licences, what they need, risks."),
     "data": ("obliq_eval.commands.data:app", "Fetch, check and export the data of a task or folder."),
@@ -42,6 +49,7 @@ COMMANDS = {
 NO_BARS = ("TQDM_DISABLE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
 """Settings that the libraries below read when they are imported: no progress bars, for output that is piped."""
 
+TERMINATED = 143  # what a shell reports for a program that was told to end
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 BROKEN_PIPE = 141  # what a shell reports for a program whose reader has gone
 
@@ -107,6 +115,7 @@ def _obliq(
 def main() -> None:
     """Run the command line and end the process: status 0, 1 for a negative verdict, 2 if it cannot be done."""
     warnings.showwarning = _show_warning
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that nothing half-written is left
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the output cannot hold is no reason to stop
         sys.stdout.reconfigure(errors="backslashreplace")
     if not sys.stderr.isatty():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("obliq")
 PANEL = ("ndcg@10", "ndcg@50", "recall@10", "recall@50", "recall@100", "recall@1000")
 ROUNDING = 2e-5  # mteb rounds its means to five decimals
+CUT = ("truncated ", "lost ")  # counts of a model that whoever reads the result must see
 RERUN_SETTINGS = frozenset({"device", "show_progress_bar"})  # these change how long a run takes, not what it says
 
 
@@ -86,6 +87,7 @@ def record(evaluation: Evaluation, scores: Mapping[str, Any]) -> dict[str, Any]:
     merged = _merged(scores, scored)
     merged |= {"queries": "all", "n_queries": len(gold.queries), "n_unanswered": len(gold.unanswered)}
     merged |= {oracles.MARK: True} if evaluation.oracle else {}
+    merged |= {key.replace(" ", "_"): n for key, n in evaluation.counts.items() if key.startswith(CUT)}
     try:
         merged["obliq_run"] = runs.store(evaluation.run, _manifest(evaluation, scored)).name
     except UserError as error:  # hours of encoding must not be lost with the run

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from obliq_eval.analyses.degeneracy import Degeneracy
     from obliq_eval.analyses.depth import DepthCurve, Gains
     from obliq_eval.analyses.failures import Failures
+    from obliq_eval.analyses.obliqueness import Measures
     from obliq_eval.analyses.oracle import Ceiling
+    from obliq_eval.analyses.purity import Purity
     from obliq_eval.analyses.recall import RecallCurve
     from obliq_eval.analyses.shuffle import Shuffle
 
@@ -200,6 +202,52 @@ def degeneracy(found: Mapping[str, Degeneracy], about: str) -> Figure:
     axes.set_ylabel("queries covered (%)")
     axes.set_xlabel("number of different documents in first place, most frequent first")
     heading(axes, "Whether queries share their first document", about)
+    return figure
+
+
+@styled
+def obliqueness(found: Mapping[str, Sequence[Measures]], about: str) -> Figure:
+    """Draw how three measures of queries against their sources are distributed, one line for each set of queries."""
+    figure = new_figure(11.5, 4.2)
+    panels = (
+        ("coverage", "share of the query's content words in its source"),
+        ("jaccard", "Jaccard overlap of content words"),
+        ("words", "words of the query"),
+    )
+    for axes, (name, label) in zip(figure.subplots(1, 3), panels, strict=True):
+        for index, (title, measured) in enumerate(found.items()):
+            values = sorted(float(getattr(one, name)) for one in measured)
+            shares = [(at + 1) / len(values) for at in range(len(values))]
+            colour, line, _ = look(index)
+            axes.step([0.0, *values], [0.0, *shares], where="post", color=colour, linestyle=line, label=short(title))
+        axes.set_xlim(0, 1 if name == "coverage" else None)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel(label)
+        axes.set_ylabel("share of pairs at or below")
+    heading(figure.axes[0], "How much of a query can be read off its source", about)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8.5)
+    return figure
+
+
+@styled
+def purity(found: Purity, about: str) -> Figure:
+    """Draw the share of edges with one label by k, with its interval, above the base rate."""
+    figure = new_figure(6.5, 4.2)
+    axes = figure.add_subplot()
+    known = [(k, share.purity, share) for k, share in found.by_k.items() if share.purity is not None]
+    ends = [share.purity_interval or (value, value) for _, value, share in known]
+    ks, values = [k for k, _, _ in known], [value for _, value, _ in known]
+    below = [value - low for value, (low, _) in zip(values, ends, strict=True)]
+    above = [high - value for value, (_, high) in zip(values, ends, strict=True)]
+    axes.errorbar(ks, values, yerr=[below, above], marker="o", capsize=3, color=COLOURS[0], label="rank 1 to k")
+    if found.whole.base is not None:
+        axes.axhline(found.whole.base, color=COLOURS[1], linestyle="--", label="random pairs")
+    axes.set_xticks(ks)
+    axes.set_ylim(0, 1.05 * max([high for _, high in ends], default=1.0) or 1.0)
+    axes.set_xlabel("k: how many neighbours of each document count")
+    axes.set_ylabel("share that join documents of one label")
+    legend(axes, 2)
+    heading(axes, "Purity of the graph by k", about, lines=1)
     return figure
 
 

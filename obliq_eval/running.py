@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from obliq_eval import catalogue, runs, show
 from obliq_eval.data.official import OFFICIAL
 from obliq_eval.data.sources import MINI
+from obliq_eval.devices import device_of
 from obliq_eval.errors import UserError, near
 from obliq_eval.mteb_files import check_place, read_predictions, readable, stamp
 
@@ -214,7 +215,7 @@ def find_model(request: Request) -> Any:
     """
     mteb = import_mteb()
     name, known = _model_name(request.model, mteb)
-    device = _device(request.device)
+    device = device_of(request.device)
     try:
         model = mteb.get_model(name, request.revision, device=device)
     except UserError:
@@ -228,27 +229,6 @@ def find_model(request: Request) -> Any:
         ) from error
     _by_reference(USE_ENGINE)(model, request.engine, request.workers)
     return model
-
-
-def _device(name: str | None) -> str:
-    """Return torch's name of the device that is asked for, by default of the best one.
-
-    Raises:
-        UserError: If there is no such device here, whether the model would use it or not.
-    """
-    import torch
-
-    if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    device = f"cuda:{name}" if name.isdecimal() else name
-    try:
-        torch.zeros(1, device=device).item()
-    except Exception as error:  # a backend of torch may raise anything
-        count = torch.cuda.device_count()
-        raise UserError(
-            f"there is no device {name!r} here: give cpu, cuda or the number of a GPU (there are {count})"
-        ) from error
-    return device
 
 
 def evaluate(request: Request, task: AbsTask, model: Any) -> Outcome:

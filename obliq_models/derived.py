@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 OBLIQ_IR = "obliq_models.retrievers.obliq_ir:load"
 DENSE = "obliq_models.retrievers.dense:load"
 MINILM = "obliq_models.retrievers.minilm:load"
+PUBLISHED = "obliq_models.retrievers.published:load"
+LATE = "obliq_models.retrievers.late:load"
+LUAR = "obliq_models.retrievers.authorship:load"
+POOLED = "obliq_models.retrievers.authorship:load_pooled"
 API = "obliq_models.encoders.api:load"
+GEMINI = "obliq_models.encoders.gemini:load"
 WITHOUT_WEIGHTS = "obliq_models.retrievers.obliq_ir:without_weights"
 CHECKPOINTS: Mapping[str, str] = {
     OBLIQ_IR: OBLIQ_IR,
     WITHOUT_WEIGHTS: OBLIQ_IR,
     MINILM: OBLIQ_IR,
-    DENSE: DENSE,
+    **{loader: loader for loader in (DENSE, PUBLISHED, LATE, LUAR, POOLED)},
 }
 """What loads a checkpoint of a model, by the model's own loader."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from obliq_eval.data.documents import Source, read_source
 from obliq_eval.data.files import with_title
@@ -13,28 +14,58 @@ from obliq_eval.errors import UserError, raise_all
 from obliq_eval.records import document_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import datasets
 
-__all__ = ["Documents", "Source", "canonical", "read_source", "write_documents"]
+    Given: TypeAlias = datasets.Dataset | Mapping[str, str] | Iterable[tuple[str, str]]
 
+__all__ = ["Documents", "Source", "canonical", "read_source", "table_of", "write_documents"]
+
+STRINGS = frozenset({"string", "large_string"})
 BATCH = 1_000
 """Documents that are held in memory while they are written."""
+
+
+def table_of(documents: Given) -> datasets.Dataset:
+    """Return documents as a table with the columns `id` and `text`.
+
+    Raises:
+        UserError: If an id or a text is no string of Unicode characters.
+    """
+    import datasets
+
+    if isinstance(documents, datasets.Dataset):
+        return documents
+    pairs = list(documents.items() if isinstance(documents, Mapping) else documents)
+    faults = [fault for identifier, _ in pairs if (fault := document_fault(identifier))]
+    faults += [f"the text of {key!r} is no string of Unicode characters" for key, text in pairs if not _is_text(text)]
+    raise_all(faults, "the documents")
+    strings = datasets.Features({name: datasets.Value("string") for name in ("id", "text")})
+    return datasets.Dataset.from_dict({"id": [key for key, _ in pairs], "text": [text for _, text in pairs]}, strings)
+
+
+def _is_text(text: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(text.encode() or True)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
 
 
 def canonical(table: datasets.Dataset) -> datasets.Dataset:
     """Return the table in descending order of ids, which decides among equal scores.
 
     Raises:
-        UserError: If there are no documents, or an id cannot be one or occurs twice.
+        UserError: If there are no documents, ids or texts are no strings, or an id cannot be one or occurs twice.
     """
+    odd = [name for name in ("id", "text") if getattr(table.features.get(name), "dtype", None) not in STRINGS]
+    raise_all([f"there is no column {name!r} of strings" for name in odd], "the documents")
     ids: Sequence[str] = table["id"][:]
     if not ids:
         raise UserError("there are no documents to be searched")
-    order = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
     raise_all([fault for identifier in ids if (fault := document_fault(identifier))], "the documents")
+    order = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
     twice = next((ids[a] for a, b in pairwise(order) if ids[a] == ids[b]), None)
     if twice is not None:
         raise UserError(f"document {twice!r} occurs more than once; every document needs its own id")

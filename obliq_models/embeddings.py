@@ -7,16 +7,17 @@ import logging
 import os
 import time
 from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import compress, islice
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from obliq_eval.errors import UserError
 from obliq_eval.home import whole_file
 from obliq_models.encoders.base import ROLES
-from obliq_models.engines import Local
+from obliq_models.engines import Job, Local
 from obliq_models.shards import Cost, Storage
 from obliq_models.stores import Stored, alone, why_missed
 
@@ -71,7 +72,8 @@ class Embeddings:
                 rows = np.load(store.folder / ROWS)
         except (OSError, ValueError, EOFError):
             costs = [None]
-        if rows.shape != (store.texts,) or None in costs:
+        fits = rows.shape == (store.texts,) and rows.dtype == np.int32
+        if not fits or rows.min(initial=0) < 0 or rows.max(initial=-1) >= store.distinct or None in costs:
             raise UserError(f"{store.folder} is not whole; encode again what was in it")
         return Embeddings(store, rows, _counts(store, [cost for cost in costs if cost is not None]))
 
@@ -141,7 +143,7 @@ def embed(
         role: Whether they are queries or documents.
         instruction: See `Encoder.encode`.
         storage: Type in which a value is kept; float16 and bfloat16 round to the nearest.
-        engine: Where to encode; by default here. It must hold the same encoder.
+        engine: Where to encode; by default here. It must hold the same encoder, which is looked at.
         progress: Show a bar on standard error where that is a terminal.
         shard: Distinct texts in a shard.
 
@@ -158,7 +160,8 @@ def embed(
         with alone(store.folder):
             if not _complete(store):  # another process may have done it meanwhile
                 logger.info("%s: %s", encoder.name, why_missed(store))
-                encoded = _fill(store, texts, survey, engine or Local(encoder), progress=progress)
+                job = Job(store.key, getattr(encoder, "batch_size", None))
+                encoded = _fill(store, texts, survey, engine or Local(encoder), job, progress=progress)
     return replace(Embeddings.read(store), rows=survey.rows, encoded=encoded)
 
 
@@ -227,7 +230,9 @@ def _complete(store: Stored) -> bool:
     return there is not None and there.counts is not None and rows and all(s.cost() for s in store.shards())
 
 
-def _fill(store: Stored, texts: Texts | Sequence[str], survey: _Survey, engine: Engine, *, progress: bool) -> int:
+def _fill(
+    store: Stored, texts: Texts | Sequence[str], survey: _Survey, engine: Engine, job: Job, *, progress: bool
+) -> int:
     """Encode and keep what is not there, and return how many texts these were."""
     for part in store.folder.glob(".part-*"):  # left by a process that was killed; nobody else is at work here
         part.unlink()
@@ -242,9 +247,9 @@ def _fill(store: Stored, texts: Texts | Sequence[str], survey: _Survey, engine: 
             np.save(file, survey.rows)
             os.fsync(file.fileno())
     source = survey.texts(texts, list(missing), store.shard)
-    made = engine.encode(source, store.key["role"], store.key["instruction"]) if missing else iter(())
+    made = engine.encode(source, job) if missing else iter(())
     try:
-        _keep(missing, made, store, progress=progress)
+        _keep(missing, made, store, engine, progress=progress)
     finally:
         if isinstance(made, Generator):
             made.close()  # ends processes, however this one ends
@@ -252,7 +257,9 @@ def _fill(store: Stored, texts: Texts | Sequence[str], survey: _Survey, engine: 
     return sum(shard.texts for shard in missing.values())
 
 
-def _keep(missing: Mapping[int, Shard], made: Iterator[tuple[int, Encoded]], store: Stored, *, progress: bool) -> None:
+def _keep(
+    missing: Mapping[int, Shard], made: Iterator[tuple[int, Encoded]], store: Stored, engine: Engine, *, progress: bool
+) -> None:
     """Write shards as they come."""
     from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
@@ -261,7 +268,10 @@ def _keep(missing: Mapping[int, Shard], made: Iterator[tuple[int, Encoded]], sto
     quiet = None if progress else True  # None: quiet when piped
     done = store.distinct - sum(shard.texts for shard in missing.values())
     title = f"Encoding {store.key['role']} texts"
-    with tqdm(total=store.distinct, initial=done, desc=title, unit=" texts", disable=quiet) as bar:
+    with (
+        tqdm(total=store.distinct, initial=done, desc=title, unit=" texts", disable=quiet) as bar,
+        _watched(engine, bar),
+    ):
         for number, encoded in made:
             if number not in left or encoded.vectors.shape != (missing[number].texts, store.dims):
                 raise UserError(f"the engine returned vectors of shape {encoded.vectors.shape} as shard {number}")
@@ -272,9 +282,23 @@ def _keep(missing: Mapping[int, Shard], made: Iterator[tuple[int, Encoded]], sto
             left.remove(number)
             last, tokens = now, tokens + encoded.tokens
             bar.set_postfix_str(f"{tokens / (now - start):,.0f} tokens/s", refresh=False)
-            bar.update(len(encoded.vectors))
+            done += len(encoded.vectors)
+            bar.update(done - bar.n)
     if left:
         raise UserError(f"the engine did not return {len(left)} of {len(missing)} shards; run again to encode them")
+
+
+@contextmanager
+def _watched(engine: Engine, bar: Any) -> Iterator[None]:
+    """Let an encoder of this process move the bar within a shard, which may take hours."""
+    if not isinstance(engine, Local) or bar.disable:  # a bar that is off counts nothing
+        yield
+        return
+    engine.encoder.watch = bar.update
+    try:
+        yield
+    finally:
+        engine.encoder.watch = None
 
 
 def _counts(store: Stored, costs: Sequence[Cost]) -> dict[str, int]:

@@ -32,13 +32,14 @@ SECONDS = 10.0
 class Estimate:
     """What encoding texts will cost.
 
-    Tokens, truncated texts and seconds are those of the sample times as many texts as there are for each of it.
+    The longest text is encoded in any case, and counted once: where a text is truncated, at least one is told. For all
+    others tokens, truncated texts and seconds are those of the sample times as many texts as there are for each of it.
 
     Args:
         role: Queries or documents.
         texts: How many there are.
         distinct: How many of them are different; each is encoded once.
-        sample: How many of those the estimate is from, evenly spaced in the order of their lengths.
+        sample: How many of those the estimate is from: the longest, and others evenly spaced in the order of length.
         tokens: Tokens that the model will read.
         truncated: Texts that are longer than it reads.
         lost: Tokens of those that it will not read.
@@ -76,20 +77,23 @@ def estimate(
     start = time.perf_counter()
     encoder.encode(_picked(texts, _spread(order, WARM_UP)), role, instruction)
     rate = min(WARM_UP, max(1, len(order))) / (time.perf_counter() - start)
-    chosen = _spread(order, min(MOST, max(WARM_UP, int(rate * seconds))))
+    start = time.perf_counter()
+    longest = encoder.encode(_picked(texts, order[-1:]), role, instruction)
+    alone = time.perf_counter() - start
+    chosen = _spread(order[:-1], min(MOST, max(WARM_UP, int(rate * seconds))))
     start = time.perf_counter()
     found = encoder.encode(_picked(texts, chosen), role, instruction)
     taken = time.perf_counter() - start
-    times = len(order) / max(1, len(chosen))
+    times = (len(order) - 1) / max(1, len(chosen))
     return Estimate(
         role=role,
         texts=len(texts),
         distinct=len(order),
-        sample=len(chosen),
-        tokens=round(found.tokens * times),
-        truncated=round(found.cut * times),
-        lost=round(found.lost * times),
-        seconds=taken * times,
+        sample=len(chosen) + (len(order) > 0),
+        tokens=longest.tokens + round(found.tokens * times),
+        truncated=longest.cut + round(found.cut * times),
+        lost=longest.lost + round(found.lost * times),
+        seconds=alone + taken * times,
         bytes=len(order) * encoder.dims * np.dtype(KEPT_AS[storage]).itemsize
         + (4 * len(texts) if len(order) < len(texts) else 0),
     )

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,8 +20,9 @@ from obliq_eval.errors import UserError
 from obliq_eval.exclusions import EXCLUDED_COLUMN
 from obliq_eval.home import whole_folder
 from obliq_models.ann import Graph
-from obliq_models.documents import Documents, canonical, write_documents
+from obliq_models.documents import Documents, canonical, table_of, write_documents
 from obliq_models.embeddings import Embeddings, embed
+from obliq_models.encoders.base import check_unicode
 from obliq_models.index_files import (
     DOCUMENTS,
     GRAPH,
@@ -35,22 +35,21 @@ from obliq_models.index_files import (
 )
 from obliq_models.loading import absolute, encoder_of, find, identity, load, name_of, storage_of
 from obliq_models.retrievers.base import Texts
-from obliq_models.search import products, top_k
+from obliq_models.search import products, sound, top_k
+from obliq_models.shards import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    import datasets
     from numpy.typing import NDArray
 
+    from obliq_models.documents import Given
     from obliq_models.encoders.base import Encoder
     from obliq_models.engines import Engine
     from obliq_models.index_files import Recall
     from obliq_models.retrievers.base import Retriever
     from obliq_models.search import Hits
     from obliq_models.shards import Storage
-
-    Given: TypeAlias = datasets.Dataset | Mapping[str, str] | Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class Index:
         """
         path = Path(path)
         check_place(path, force=force)
-        table = canonical(_table(documents))
+        table = canonical(table_of(documents))
         given = absolute(model) if isinstance(model, str) else given
         model = load(find(model)) if isinstance(model, str) else model
         name, revision = name_of(model)
@@ -153,9 +152,11 @@ class Index:
                 content=content,
                 source=source,
                 counts={} if vectors is None else dict(vectors.counts),
+                vectors=None if vectors is None else vectors.store.name,
                 recall=recall,
             )
             write_manifest(part, manifest)
+            check_place(path, force=force)  # another process may have been faster
         return cls(path, manifest, model)
 
     @classmethod
@@ -202,8 +203,8 @@ class Index:
             approximate: Search with the approximate index.
 
         Raises:
-            UserError: If a query is empty, k is not positive, an excluded id is not in the index, or there is no
-                approximate index.
+            UserError: If a query is empty or no Unicode, k is not positive, an excluded id is not in the index, there
+                is no approximate index, or another index has taken this one's place.
         """
         if isinstance(texts, str):
             raise UserError("search takes a list of queries: put the one query into brackets")
@@ -211,10 +212,16 @@ class Index:
         if empty is not None:
             which = f"query {empty} of {len(texts)}" if len(texts) > 1 else "the query"
             raise UserError(f"{which} is empty: say what to look for")
+        for text in texts:
+            check_unicode(text, "query")
         if k < 1:
             raise UserError(f"{k} documents were asked for: ask for at least one")
         if len(excluded) not in {0, len(texts)}:
             raise UserError(f"there are {len(texts)} queries and {len(excluded)} lists of excluded documents")
+        if read_manifest(self.path) != self.manifest:  # its vectors are read anew each time
+            raise UserError(f"{self.path} was replaced while it was open: open it again")
+        if any(isinstance(ids, str) for ids in excluded):
+            raise UserError("excluded holds a list of ids for each query: put the one id into brackets")
         barred = [self._rows(ids) for ids in excluded] or [np.zeros(0, np.int64)] * len(texts)
         if approximate:
             found: Iterable[Hits] = self._nearby(texts, k, barred)
@@ -250,20 +257,21 @@ class Index:
             UserError: If they are gone or damaged.
         """
         found = Embeddings.read(Kept.read(self.path / VECTORS))
-        if len(found) != len(self):
-            raise UserError(f"{self.path} is damaged: it holds {len(found):,} vectors of {len(self):,} documents")
+        if found.store.name != self.manifest.vectors or len(found) != len(self):
+            raise UserError(f"{self.path} is damaged, its vectors are not its documents': index the documents again")
         return found
 
     def _vectors(self, texts: Sequence[str]) -> torch.Tensor:
-        """Return the queries' vectors; they are not kept."""
+        """Return the queries' vectors, which are not kept, rounded as the model keeps those that it ranks with."""
         encoder: Encoder = self.encoder  # type: ignore[assignment]  # it is asked for where there is one
-        return torch.from_numpy(encoder.encode(list(texts), "query").vectors)
+        return rounded(encoder.encode(list(texts), "query").vectors, storage_of(self.model))
 
     def _nearest(
         self, queries: torch.Tensor, k: int, barred: Sequence[NDArray[np.int64]], first: int = 0
     ) -> Iterator[Hits]:
         """Score every document."""
         for block in products(queries, self.embeddings):
+            self._check(block)
             yield from top_k(block, k, barred[first : first + len(block)])
             first += len(block)
 
@@ -278,12 +286,17 @@ class Index:
                 yield from self._nearest(queries[row : row + 1], k, barred, row)
                 continue
             texts_found = np.sort(proposed)
-            scores = next(products(queries[row : row + 1], self._taken(texts_found)))[0].cpu().numpy()
-            rows, scores = self._expanded(texts_found, scores)
+            block = next(products(queries[row : row + 1], self._taken(texts_found)))
+            self._check(block)
+            rows, scores = self._expanded(texts_found, block[0].cpu().numpy())
             left = ~np.isin(rows, barred[row])
             rows, scores = rows[left], scores[left]
             order = np.lexsort((rows, -scores))[:k]
             yield rows[order], scores[order]
+
+    def _check(self, scores: torch.Tensor) -> None:
+        if not sound(scores):
+            raise UserError(f"a vector in {self.path} is damaged: a score is no number; index the documents again")
 
     def _taken(self, rows: NDArray[np.int64]) -> torch.Tensor:
         """Return the vectors of distinct texts, ascending, float32."""
@@ -348,17 +361,6 @@ class Index:
     def _fitted(self) -> Retriever:
         self.model.index(self.documents.table)
         return self.model
-
-
-def _table(documents: Given) -> datasets.Dataset:
-    import datasets
-
-    if isinstance(documents, datasets.Dataset):
-        return documents
-    pairs = list(documents.items() if isinstance(documents, Mapping) else documents)
-    columns = {"id": [identifier for identifier, _ in pairs], "text": [text for _, text in pairs]}
-    strings = datasets.Features({name: datasets.Value("string") for name in columns})
-    return datasets.Dataset.from_dict(columns, strings)
 
 
 def _link(source: Path, target: Path) -> None:

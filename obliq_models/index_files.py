@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError
 from obliq_eval.manifest import now, versions
-from obliq_models.stores import Stored
+from obliq_models import stores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +48,7 @@ class Manifest:
         content: SHA-256 of their ids and texts.
         source: Where they come from, for people.
         counts: Whatever was read, cut or lost when they were encoded, by its name.
+        vectors: Name of the store of their vectors, see `Stored.name`; None if there are none.
         recall: Of the approximate index, if there is one.
         created: ISO 8601 time.
         versions: Versions of the packages involved.
@@ -62,6 +63,7 @@ class Manifest:
     content: str
     source: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    vectors: str | None = None
     recall: Recall | None = None
     created: str = field(default_factory=now)
     versions: Mapping[str, str] = field(default_factory=versions)
@@ -89,7 +91,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Kept(Stored):
+class Kept(stores.Stored):
     """A store of vectors that lies in an index.
 
     Args:
@@ -110,10 +112,10 @@ class Kept(Stored):
         Raises:
             UserError: If there is none, or it is damaged.
         """
-        try:
-            return cls(**json.loads((folder / "manifest.json").read_text("utf-8")), place=folder)
-        except (OSError, ValueError, TypeError) as error:
-            raise UserError(f"the vectors in {folder} are gone or damaged: index the documents again") from error
+        found = stores.read_manifest(folder / stores.MANIFEST)
+        if found is None:
+            raise UserError(f"the vectors in {folder} are gone or damaged: index the documents again")
+        return cls(**vars(found), place=folder)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -131,9 +133,12 @@ def read_manifest(path: Path) -> Manifest:
         if data.get("form") != FORM:
             raise UserError(f"{path} is an index of form {data.get('form')}, not {FORM}: index the documents again")
         recall = None if data["recall"] is None else Recall(**data["recall"])
-        return Manifest(**{**data, "recall": recall})
+        found = Manifest(**{**data, "recall": recall})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file} is damaged: index the documents again ({error})") from error
+    if type(found.documents) is not int or not isinstance(found.identity, dict):
+        raise UserError(f"{file} is damaged: index the documents again")
+    return found
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from obliq_eval.catalogue import Loader
+from obliq_eval.devices import device_of
 from obliq_eval.errors import UserError, near
 from obliq_models.encoders.base import ROLES, Encoder
 
 if TYPE_CHECKING:
     from obliq_eval.catalogue import ModelEntry
-    from obliq_models.encoders.base import Role
     from obliq_models.retrievers.base import Retriever
     from obliq_models.shards import Storage
 
@@ -34,10 +35,9 @@ def find(text: str) -> ModelEntry:
 
 def absolute(text: str) -> str:
     """Return what stands after `-m` so that it means the same from another folder."""
-    name, at, path = text.partition("@")
-    if at:
-        return f"{name}@{Path(path).resolve()}"
-    return str(Path(text).resolve()) if text.endswith(".toml") else text
+    from obliq_models.specs import anchored
+
+    return anchored(text, Path.cwd())
 
 
 def load(entry: ModelEntry, device: str | None = None) -> Retriever:
@@ -51,7 +51,7 @@ def load(entry: ModelEntry, device: str | None = None) -> Retriever:
     given = ("query_prefix", "document_prefix", "query_length", "document_length")
     settings = {name: value for name in given if (value := getattr(entry, name)) is not None}
     if device is not None:
-        settings["device"] = device
+        settings["device"] = device_of(device)
     model = retriever(Loader(entry.loader)(entry.name, revision=entry.revision, **settings, **entry.settings))
     from obliq_models.retrievers.base import check_dims
 
@@ -102,9 +102,10 @@ def use_engine(model: Any, kind: str, workers: int | None = None) -> None:
         return
     import torch
 
-    gpus = torch.cuda.device_count()
-    devices = [f"cuda:{number % gpus}" if gpus else "cpu" for number in range(workers or 0)]
-    model.engine = PoolEngine(origin, devices)
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    device = origin.settings.get("device") or "cuda"
+    places = [device] if device != "cuda" else gpus or ["cpu"]  # a GPU that is named, or the CPU, and no other
+    model.engine = PoolEngine(origin, list(islice(cycle(places), workers or (2 if "cpu" in places else len(places)))))
 
 
 def check_storage(storage: str | None) -> Storage | None:
@@ -136,23 +137,18 @@ def identity(model: Retriever) -> dict[str, dict[str, Any]]:
     """Return, as JSON values, whatever can change the model's answers.
 
     Returns:
-        The encoder's key for each role; for another model its name, revision and settings under `model`.
+        The encoder's key for each role, without any task's prompt; for another model its name, revision and settings
+        under `model`.
     """
     encoder, origin = encoder_of(model), model.origin
     if encoder is not None:
-        found: dict[str, dict[str, Any]] = {role: encoder.key(role, _instruction(model, role)) for role in ROLES}
+        found: dict[str, dict[str, Any]] = {role: encoder.key(role) for role in ROLES}
     elif origin is not None:
         settings = {key: value for key, value in origin.settings.items() if key not in _ELSEWHERE}
         found = {"model": {"model": origin.name, "revision": origin.settings.get("revision"), "settings": settings}}
     else:
         found = {"model": {"model": type(model).__name__, "revision": None, "settings": {}}}
     return cast("dict[str, dict[str, Any]]", json.loads(json.dumps(found, default=str)))
-
-
-def _instruction(model: Retriever, role: Role) -> str:
-    """Return what the model puts before texts that belong to no task."""
-    told = getattr(model, "instruction", None)
-    return "" if told is None else str(told(role))
 
 
 def name_of(model: Retriever) -> tuple[str, str | None]:

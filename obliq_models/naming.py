@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from obliq_eval.catalogue import ModelEntry, catalogue, resolve
 from obliq_eval.errors import UserError, raise_all
 from obliq_models import derived, pipelines
-from obliq_models.specs import parent, read_spec
+from obliq_models.specs import parent, read_spec, retrievers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,34 +39,49 @@ def find(text: str) -> ModelEntry:
             raise UserError(f"{text!r} names no folder after the @: write {name}@FOLDER")
         return derived.checkpoint(resolve(name), Path(folder))
     if text.endswith(".toml"):
-        return read_spec(Path(text))
+        entry = read_spec(Path(text))
+        list(origins(text))  # a model that searches with itself would never be loaded
+        return entry
     if at:
         raise UserError(f"no model is called {name!r}, so {text!r} is no checkpoint of one: write NAME@FOLDER")
     return resolve(text)
 
 
 def origins(text: str) -> Iterator[ModelEntry]:
-    """Yield the models of the table that a text builds on, whose licences and risks hold; nothing is hashed.
+    """Yield the models of the table that a text builds on, each once; nothing is hashed.
+
+    Their licences and risks hold: those of a fusion's parts and of what an agent searches with as well.
 
     Raises:
-        UserError: If there are none.
+        UserError: If there are none, or a file names itself.
     """
+    yield from {entry.name: entry for entry in _origins(text, ())}.values()
+
+
+def _origins(text: str, above: tuple[str, ...]) -> Iterator[ModelEntry]:
+    if text in above:
+        raise UserError(f"{text} searches with itself: name another retriever in it")
+    above = (*above, text)
     if pipelines.is_pipeline(text):
-        yield from origins(pipelines.halves(text)[0])
+        yield from _origins(pipelines.halves(text)[0], above)
         return
     if text.startswith(FUSE):
         for part in _parts(text):
-            yield from origins(part)
+            yield from _origins(part, above)
         return
     name, at, _ = text.partition("@")
+    searched: list[str] | None = None
     if at and _known(name):
-        yield resolve(name)
+        found: ModelEntry | None = resolve(name)
     elif text.endswith(".toml"):
-        found = parent(Path(text))
-        if found is not None:
-            yield found
+        found, searched = parent(Path(text)), retrievers(Path(text))
     else:
-        yield resolve(text)
+        found = resolve(text)
+    if found is not None:
+        yield found
+        own = found.settings.get("retriever") or ()
+        for one in searched or ([own] if isinstance(own, str) else own):
+            yield from _origins(one, above)
 
 
 def _fusion(text: str) -> ModelEntry:

@@ -323,6 +323,6 @@ def _task(metadata: Any) -> str:
 
 
 def _texts(queries: datasets.Dataset) -> Sequence[str]:
-    from obliq_models.retrievers.base import _query_texts
+    from obliq_models.retrievers.base import query_texts
 
-    return _query_texts(queries)
+    return query_texts(queries)

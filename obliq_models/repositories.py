@@ -63,7 +63,8 @@ class Repository:
                 return None
             raise UserError(f"{name} of {self} is not in the hub's cache, and the hub cannot be reached") from error
         except Exception as error:  # of the network, of the disk
-            raise UserError(f"cannot fetch {name} of {self}: {_told(error)}") from error
+            known_why = _refused(self.place, self.commit, error)
+            raise UserError(known_why or f"cannot fetch {name} of {self}: {_told(error)}") from error
 
     def has(self, name: str) -> bool:
         """Tell whether there is a file of this name, without fetching it."""
@@ -125,33 +126,33 @@ def settle(place: str, revision: str | None = None, *, path: str | None = None) 
     if folder is not None:
         return Repository(folder)
     from huggingface_hub import resolve_revision
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-        RevisionResolutionError,
-    )
+    from huggingface_hub.errors import RevisionResolutionError
 
     try:
         return Repository(place, resolve_revision(place, revision=revision).resolved, revision)
-    except HFValidationError as error:
-        raise UserError(f"{place} is neither a folder nor a name on the hub") from error
-    except GatedRepoError as error:
-        raise UserError(
-            f"access to {place} is restricted: accept its terms on the hub and log in (hf auth login)"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise UserError(f"there is no folder {place}, and no repository of this name on the hub") from error
-    except RevisionNotFoundError as error:
-        raise UserError(f"{place} has no revision {revision} on the hub") from error
     except RevisionResolutionError as error:
         raise UserError(
             f"the hub cannot be asked which commit of {place} is {revision or 'the newest'}, and no earlier answer is "
             "in its cache"
         ) from error
     except Exception as error:  # of the network
-        raise UserError(f"cannot ask the hub for {place}: {_told(error)}") from error
+        why = _refused(place, revision, error) or f"cannot ask the hub for {place}: {_told(error)}"
+        raise UserError(why) from error
+
+
+def _refused(place: str, revision: str | None, error: Exception) -> str:
+    """Return why the hub does not give a repository, where that is all that is wrong; empty otherwise."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.HFValidationError):
+        return f"{place} is neither a folder nor a name on the hub"
+    if isinstance(error, errors.GatedRepoError):
+        return f"access to {place} is restricted: accept its terms on the hub and log in (hf auth login)"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"there is no folder {place}, and no repository of this name on the hub"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{place} has no revision {revision} on the hub"
+    return ""
 
 
 def local_base(told: str, adapter: Path | None = None) -> Path | None:

@@ -239,7 +239,11 @@ def swept(
         failed = sweep.failed_at(staged.answers, step.y)
         if asked and failed / asked > threshold:
             raise stage.refused(step.name, failed, asked, threshold)
-        counts = staged.counts if whole else stage_counts(Stage(step.name, queries, calls=asked))
+        counts = (
+            staged.counts
+            if whole
+            else stage_counts(Stage(step.name, queries, calls=asked)) | stage.failures(step.name, asked, failed)
+        )
         kept = keep(source, found, step, step.build(llm, client), llm, counts=counts,
                     seconds=staged.seconds if whole else None)  # fmt: skip
         points.append(_point(source, found, step, asked / queries, kept))

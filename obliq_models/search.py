@@ -75,6 +75,11 @@ def _untie(row: NDArray[np.float32], columns: NDArray[np.int64], top: NDArray[np
     return columns[order], top[order]
 
 
+def sound(scores: torch.Tensor) -> bool:
+    """Tell whether all scores are numbers, or -inf; NaN and inf cannot be ranked."""
+    return bool((scores < float("inf")).all())
+
+
 def products(queries: torch.Tensor, documents: torch.Tensor | Embeddings) -> Iterator[torch.Tensor]:
     """Yield the dot products of all queries with all documents, in blocks of queries that fit into memory.
 

@@ -135,6 +135,18 @@ class Shard:
         return buffer.getvalue()
 
 
+def rounded(vectors: NDArray[np.float32], storage: Storage) -> torch.Tensor:
+    """Return vectors as they would be read from a shard, float32.
+
+    Raises:
+        UserError: If a value is beyond what the storage holds.
+    """
+    import torch
+
+    kept = torch.from_numpy(pack(vectors, storage).view(np.int16) if storage == "bfloat16" else pack(vectors, storage))
+    return (kept.view(torch.bfloat16) if storage == "bfloat16" else kept).float()
+
+
 def pack(vectors: NDArray[np.float32], storage: Storage) -> NDArray[Any]:
     """Return vectors as they are kept, rounded to the nearest, ties to even.
 

@@ -8,13 +8,27 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from obliq_eval import catalogue
 from obliq_eval.catalogue import ModelEntry
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_models import derived
-from obliq_models.derived import API, CHECKPOINTS, DENSE, FIELDS, MINILM, OBLIQ_IR, WITHOUT_WEIGHTS, fingerprint
+from obliq_models.derived import (
+    API,
+    CHECKPOINTS,
+    DENSE,
+    FIELDS,
+    GEMINI,
+    LATE,
+    LUAR,
+    MINILM,
+    OBLIQ_IR,
+    POOLED,
+    PUBLISHED,
+    WITHOUT_WEIGHTS,
+    fingerprint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +38,7 @@ _NAME = re.compile(r"[^\s/@+:\x00-\x1f\x7f]+/[^\s/@+:\x00-\x1f\x7f]+")
 _LONGEST_NAME = 100
 """In bytes: file systems allow 255, and tasks and revisions stand beside the name."""
 
+_MAY_BE_EMPTY = frozenset({"query_prefix", "document_prefix", "instruction", "licence", "summary"})
 Length = Field(default=None, ge=2, le=1_000_000)
 Pooling = Literal["mean", "cls", "lasttoken", "max", "mean_sqrt_len_tokens", "weightedmean"]
 
@@ -59,6 +74,9 @@ class Spec(BaseModel):
         batch_size: Texts at a time.
         trust_remote_code: Run the code that the folder brings.
         allow_pickle: Read weights in pickle's form, which can run code.
+        window: Tokens of one window of an authorship encoder.
+        episode: Most windows of one text.
+        task_as: How Gemini is told the task.
         retriever: What an agent searches with, as it would stand after `-m`; several for an oracle.
         llm: The language model that an agent asks, in place of `$OBLIQ_LLM`.
         failures: Share of an agent's questions that may fail.
@@ -105,6 +123,9 @@ class Spec(BaseModel):
     batch_size: int | None = Field(default=None, ge=1)
     trust_remote_code: bool | None = None
     allow_pickle: bool | None = None
+    window: int | None = Length
+    episode: int | None = Field(default=None, ge=1)
+    task_as: Literal["parameter", "text"] | None = None
     retriever: str | list[str] | None = None
     llm: str | None = None
     failures: float | None = Field(default=None, ge=0, le=1)
@@ -120,6 +141,15 @@ class Spec(BaseModel):
     solutions: str | None = None
     licence: str = ""
     summary: str = ""
+
+    @field_validator("*")
+    @classmethod
+    def _whole(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str) and "\0" in value and info.field_name not in {"name", "path"}:  # told of elsewhere
+            raise ValueError("it holds a NUL character")
+        if value == "" and info.field_name not in _MAY_BE_EMPTY:
+            raise ValueError("it is empty; leave it out")
+        return value
 
     @field_validator("name")
     @classmethod
@@ -142,17 +172,24 @@ _VECTORS = frozenset({"query_prefix", "document_prefix", "task_prompt", "storage
 _WEIGHTS = _VECTORS | {
     "query_length", "document_length", "pooling", "dtype", "autocast", "trust_remote_code", "allow_pickle",
 }  # fmt: skip
+_SENTENCE = _WEIGHTS | {"query_prompt_name", "document_prompt_name", "batch_size"}
 _READING = frozenset({"retriever", "llm", "failures", "document_tokens", "tokenizer"})
 _KEYS: Mapping[str, frozenset[str]] = {
     OBLIQ_IR: _WEIGHTS | {"base", "base_revision", "instruction"},
-    DENSE: _WEIGHTS | {"query_prompt_name", "document_prompt_name", "batch_size"},
-    MINILM: _WEIGHTS | {"query_prompt_name", "document_prompt_name", "batch_size"},
+    DENSE: _SENTENCE,
+    MINILM: _SENTENCE,
+    PUBLISHED: _SENTENCE,
+    POOLED: _SENTENCE - {"pooling", "trust_remote_code"},
+    LUAR: frozenset({"window", "episode", "dtype", "allow_pickle", "storage", "task_prompt"}),
+    LATE: frozenset({"query_length", "document_length", "dtype", "trust_remote_code", "allow_pickle", "batch_size"}),
+    GEMINI: frozenset({"dimensions", "task_as", "batch_size", "storage", "task_prompt"}),
     API: _VECTORS | {"server_model", "base_url_env", "key_env", "dimensions", "batch_size"},
     "obliq_models.agents.rewriter:load": frozenset({"retriever", "llm", "failures"}),
     "obliq_models.agents.multihop:load": _READING | {"hops", "per_hop"},
     "obliq_models.agents.oracle:load": _READING | {"depth", "seed", "batch", "promote", "whole", "solutions"},
 }
 """What a file may say to each loader."""
+_ON_THE_HUB = frozenset({OBLIQ_IR, DENSE, PUBLISHED, POOLED, LUAR, LATE})
 
 
 def read_spec(path: Path) -> ModelEntry:
@@ -190,6 +227,17 @@ def parent(path: Path) -> ModelEntry | None:
     """
     model = _read(path).get("model")
     return catalogue.resolve(model) if isinstance(model, str) else None
+
+
+def retrievers(path: Path) -> list[str]:
+    """Return what a file's agent is to search with, as it would stand after `-m`; nothing is looked up.
+
+    Raises:
+        UserError: If the file cannot be read.
+    """
+    told = _read(path).get("retriever")
+    texts = told if isinstance(told, list) else [told]
+    return [anchored(text, path.parent) for text in texts if isinstance(text, str)]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -252,7 +300,7 @@ def _is_adapter(folder: Path) -> bool:
 def _idle(data: Mapping[str, Any], loader: str, entry: ModelEntry | None) -> Iterator[str]:
     taken = _KEYS.get(loader, frozenset(entry.settings if entry is not None else ())) | _SHOWN | _SOURCES
     if entry is not None and "path" not in data:
-        taken |= {"revision"} if loader in {OBLIQ_IR, DENSE} else frozenset()
+        taken |= {"revision"} if loader in _ON_THE_HUB else frozenset()
         if loader == MINILM:
             taken -= {"pooling"}
     of = f"model {entry.alias}" if entry is not None else "server" if loader == API else "path"
@@ -281,16 +329,24 @@ def _beside(spec: Spec, folder: Path) -> dict[str, Any]:
     """Return the settings that name other files, which stand relative to this one, with their whole paths."""
     found: dict[str, Any] = {}
     if isinstance(spec.retriever, str):
-        found["retriever"] = _file(spec.retriever, folder)
+        found["retriever"] = anchored(spec.retriever, folder)
     elif spec.retriever is not None:
-        found["retriever"] = [_file(text, folder) for text in spec.retriever]
+        found["retriever"] = [anchored(text, folder) for text in spec.retriever]
     if spec.solutions:
         found["solutions"] = str((folder / spec.solutions).resolve())
     return found
 
 
-def _file(text: str, folder: Path) -> str:
-    return str((folder / text).resolve()) if text.endswith(".toml") and "+" not in text else text
+def anchored(text: str, folder: Path) -> str:
+    """Return what stands after `-m` so that it means the same from anywhere, its paths being relative to a folder."""
+    if text.startswith("fuse:"):
+        parts = text.removeprefix("fuse:").split(",")
+        return f"fuse:{','.join(anchored(part.strip(), folder) for part in parts)}"
+    name, at, place = text.partition("@")
+    path = folder / (place if at else text)
+    if not (at or text.endswith(".toml")) or ("+" in text and not path.exists()):
+        return text
+    return f"{name}@{path.resolve()}" if at else str(path.resolve())
 
 
 def _own(spec: Spec, settings: dict[str, Any], beside: Path) -> ModelEntry:

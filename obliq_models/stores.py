@@ -91,7 +91,7 @@ class Stored:
 
     def present(self) -> Stored | None:
         """Return the manifest that lies in this one's folder, or None if there is none of the same vectors."""
-        found = _read(self.folder / MANIFEST)
+        found = read_manifest(self.folder / MANIFEST)
         return found if found is not None and found.name == self.name else None
 
 
@@ -104,7 +104,7 @@ def stored() -> list[Stored]:
     """Return what is kept, complete or not, newest first; damaged manifests are named in a warning."""
     found = []
     for path in sorted(root().glob(f"*/{MANIFEST}")) if root().is_dir() else ():
-        manifest = _read(path)
+        manifest = read_manifest(path)
         if manifest is None or manifest.folder != path.parent:
             logger.warning("%s is damaged; remove the folder, or encode again what was in it", path)
         else:
@@ -193,7 +193,8 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
             yield prefix + name, json.dumps(inner, ensure_ascii=False)
 
 
-def _read(path: Path) -> Stored | None:
+def read_manifest(path: Path) -> Stored | None:
+    """Return what a manifest says, or None if there is none or it is damaged."""
     try:
         found = Stored(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,34 @@ def test_what_was_there_stays_when_it_is_stopped_between_the_renames(
         (part / "file").write_text("new")
     assert (target / "file").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_what_a_killed_process_has_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+    """Three temporary folders: of a process that was killed, of another target, and of one that writes at the time."""
+    code = (
+        "import os, signal, sys; from pathlib import Path; from obliq_eval.home import whole_folder\n"
+        "with whole_folder(Path(sys.argv[1])) as part: os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for name in ("target[1]", "other"):
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], check=False)
+    killed, other = (next(tmp_path.glob(f".part-{name}*")) for name in ("target", "other"))
+    with whole_folder(tmp_path / "target[1]") as living:
+        assert not killed.exists()
+        with whole_folder(tmp_path / "target[1]"):
+            assert living.exists()
+        living.joinpath("file").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["target[1]", other.name])
+    assert (tmp_path / "target[1]" / "file").exists()
+
+
+def test_a_folder_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    with whole_folder(tmp_path / "link") as part:
+        (part / "file").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "file").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "there"]
 
 
 def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:

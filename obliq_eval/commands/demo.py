@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +17,7 @@ from obliq_eval.errors import UserError, near
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from obliq_eval.demo.llm_server import LlmServer
     from obliq_eval.demo.personalities import Judge, Personality
 
 app = typer.Typer(
@@ -26,6 +32,8 @@ perfect knows the gold documents of the tasks; topical prefers documents that sh
 perfect but for a third of the places. The others are perfect judges with bad manners: malformed answers, slow ones,
 refusals for too many requests, dropped connections, answers cut at the token limit. writer describes documents and
 writes queries for them, by a rule, for `obliq synth`.
+
+A command after -- is run with $OPENAI_BASE_URL and $OBLIQ_LLM set to it: obliq demo llm -- obliq run -t TASK -m A+B
 """
 
 
@@ -45,11 +53,17 @@ def llm(
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 for any free one.")] = 0,
     slots: Annotated[int, typer.Option(min=1, help="Requests that are worked on at once.")] = 64,
     delay: Annotated[float, typer.Option(min=0, help="Seconds that each request takes.")] = 0.0,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND]", help="Run this against the server, and stop with it.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Serve a scripted language model until Ctrl-C."""
+    """Serve a scripted language model until Ctrl-C, or for as long as a command runs."""
     from obliq_eval.demo.llm_server import MODEL, LlmServer, serve
 
-    personality = choose(judge, tasks)
+    server = LlmServer(choose(judge, tasks), port, slots=slots, delay=delay)
 
     def ready(url: str) -> None:
         show.say(f"the {judge} judge answers at {url} until Ctrl-C; in another shell:")
@@ -57,9 +71,25 @@ def llm(
         show.say(f"export OBLIQ_LLM={MODEL}")
 
     try:
-        serve(LlmServer(personality, port, slots=slots, delay=delay), ready)
+        if command:
+            raise typer.Exit(_run(command, server))
+        serve(server, ready)
     except OSError as error:
         raise UserError(f"cannot serve on port {port}: {error.strerror or error}; give another --port") from error
+
+
+def _run(command: Sequence[str], server: LlmServer) -> int:
+    """Run a command with the server in its environment, and return its exit status."""
+    from obliq_eval.demo.llm_server import MODEL
+
+    program = shutil.which(command[0])
+    if program is None:
+        raise UserError(f"there is no command {command[0]!r} to run against the server")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which takes the command along
+    with server:
+        known = {"OPENAI_BASE_URL": server.url, "OBLIQ_LLM": MODEL}
+        done = subprocess.run([program, *command[1:]], env=os.environ | known, check=False)  # noqa: S603 -- the user's
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 def choose(judge: str, tasks: Sequence[str] | None) -> Personality:

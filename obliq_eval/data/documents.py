@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from obliq_eval.data import hub
 from obliq_eval.data.corpus import open_corpus, table_of
 from obliq_eval.data.files import read_jsonl
+from obliq_eval.data.mirror import open_mirror_corpus
 from obliq_eval.data.official import FILES, OFFICIAL, REPOSITORY, REVISION
-from obliq_eval.data.sources import BEIR_FILES, MINI, MINI_FOLDER, MIRROR_PREFIX, load
+from obliq_eval.data.sources import BEIR_FILES, MINI, MINI_FOLDER, MIRROR_PREFIX
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.records import document_fault
 
@@ -47,8 +48,6 @@ def read_source(reference: str) -> Source:
     Raises:
         UserError: If it is none of them, cannot be had or is damaged, or two documents have one id.
     """
-    if reference.startswith(MIRROR_PREFIX):
-        return Source(reference, load(reference).corpus.documents)
     table, facts, notes = _open(reference)
     if facts.duplicate_ids:
         raise UserError(
@@ -62,6 +61,8 @@ def read_source(reference: str) -> Source:
 
 def _open(reference: str) -> tuple[datasets.Dataset, Any, tuple[str, ...]]:
     """Return the table with what was counted while it was made, and what was left out."""
+    if reference.startswith(MIRROR_PREFIX):
+        return *open_mirror_corpus(reference.removeprefix(MIRROR_PREFIX)), ()
     if reference in OFFICIAL:
         task = OFFICIAL[reference]
         folder = hub.snapshot(REPOSITORY, REVISION, task.folder, (FILES["corpus"],))

@@ -26,18 +26,27 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         UserError: If the file cannot be read, or at the first line that is not UTF-8.
     """
-    number = 0
     try:
         with path.open("rb") as stream:
-            for number, raw in enumerate(stream, start=1):
-                line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-                if text.strip():
-                    yield number, text
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}, line {number}: not UTF-8 text; convert the file to UTF-8") from error
+            yield from lines_of(stream, str(path))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def lines_of(stream: Iterable[bytes], source: str) -> Iterator[tuple[int, str]]:
+    """Yield what `lines` yields of a stream that is open already.
+
+    Raises:
+        UserError: At the first line that is not UTF-8.
+    """
+    for number, raw in enumerate(stream, start=1):
+        line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+        try:
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{source}, line {number}: not UTF-8 text; convert it to UTF-8") from error
+        if text.strip():
+            yield number, text
 
 
 def read_jsonl(path: Path, names: Sequence[str] = ("_id",)) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,10 @@ from obliq_eval.records import Corpus, Judgments, id_fault
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import datasets
+
+    from obliq_eval.data.corpus import CorpusFacts
+
 
 def open_mirror(name: str) -> Loaded:
     """Load one task from the mirror.
@@ -28,11 +32,9 @@ def open_mirror(name: str) -> Loaded:
     Raises:
         UserError: If the task is unknown or the mirror cannot be reached.
     """
-    if name not in OFFICIAL:
-        raise UserError(f"the mirror has no task {name!r}{near(name, OFFICIAL)}")
+    documents, facts = open_mirror_corpus(name)
     task = OFFICIAL[name]
     key = f"{MIRROR}@{MIRROR_REVISION}/{task.subset}"
-    documents, facts = table_of(lambda: _texts(f"{task.subset}-corpus"), key, key)
     queries = queries_of(_texts(f"{task.subset}-queries"), key)
     judged = Judgments.of(_rows(f"{task.subset}-qrels", "query-id", "corpus-id", "score"), key)
     exclusions = {}
@@ -43,6 +45,22 @@ def open_mirror(name: str) -> Loaded:
     gold, pooled = (judged, None) if task.pooled is None else (Judgments({}), judged)
     dataset = assemble(Corpus(name, MIRROR_REVISION, documents, "mirror"), queries, gold, pooled, exclusions)
     return Loaded(dataset, facts, f"{MIRROR}, {task.subset}", queries, exclusions)
+
+
+def open_mirror_corpus(name: str) -> tuple[datasets.Dataset, CorpusFacts]:
+    """Load the documents of one task from the mirror, and nothing else of it.
+
+    Args:
+        name: Official task name.
+
+    Raises:
+        UserError: If the task is unknown or the mirror cannot be reached.
+    """
+    if name not in OFFICIAL:
+        raise UserError(f"the mirror has no task {name!r}{near(name, OFFICIAL)}")
+    subset = OFFICIAL[name].subset
+    key = f"{MIRROR}@{MIRROR_REVISION}/{subset}"
+    return table_of(lambda: _texts(f"{subset}-corpus"), key, key)
 
 
 def exclusions_from_candidates(

@@ -46,6 +46,7 @@ class Fault:
         after: How many requests are answered as they should be before.
         status: Answer with this status, such as 429, 500 or 503.
         retry_after: Value of the header `Retry-After`.
+        location: Value of the header `Location`, for a status that sends a client elsewhere.
         message: The error's sentence.
         code: The error's code, such as `insufficient_quota`.
         cut: Close the connection in the middle of the answer.
@@ -57,6 +58,7 @@ class Fault:
     after: int = 0
     status: int | None = None
     retry_after: str = ""
+    location: str = ""
     message: str = "injected by a test"
     code: str = ""
     cut: bool = False
@@ -304,7 +306,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _check(self, asked: Asked, fault: Fault) -> None:
         if fault.status:
-            headers = {"Retry-After": fault.retry_after} if fault.retry_after else {}
+            given = {"Retry-After": fault.retry_after, "Location": fault.location}
+            headers = {name: value for name, value in given.items() if value}
             raise _RefusedError(fault.status, fault.message, fault.code, headers)
         server = self.server.embeddings
         words = [len(text.split()) for text in asked.texts]

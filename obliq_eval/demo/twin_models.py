@@ -91,7 +91,7 @@ def write_style(folder: Path, repo_id: str) -> None:
 
     many = "mstyledistance" in repo_id
     hidden = 1024 if repo_id == "AIDA-UPM/star" else 768
-    shape = {**_roberta_shape(hidden, heads=4), "num_hidden_layers": 2}
+    shape = {**_roberta_shape(hidden, heads=4), "num_hidden_layers": 1, "intermediate_size": 64}
     save(
         random_weights(RobertaModel(RobertaConfig(**shape)), repo_id), folder / "model.safetensors"
     )  # XLM-R: the same keys
@@ -133,7 +133,9 @@ def write_late_interaction(folder: Path, repo_id: str) -> None:
         write_json(plain / "config.json", {"model_type": "modernbert", "architectures": ["ModernBertModel"], **shape})
         tokenizers.write_tokenizer(plain, tokenizers.MODERNBERT)
         encoder = Transformer(str(plain), query_length=32, document_length=300)
-        dense = Dense(48, 128, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings")
+        dense = Dense(
+            48, 128, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings"
+        )
         with torch.no_grad():
             weight = dense.linear.weight
             weight.copy_(torch.randn(weight.shape, generator=noise_of(repo_id + "#dense")) / 48**0.5)

@@ -1,7 +1,7 @@
 """Tiny twins of the real models, under the official names, for the loopback hub.
 
-A twin has the real repository's files, formats, code path and tensor names; its sizes are tiny and its weights are
-random, drawn from its name, so that the same call writes the same bytes.
+A twin has the real repository's files, formats, code path, tensor names and length of vectors; all other sizes are
+tiny and its weights are random, drawn from its name, so that the same call writes the same bytes.
 """
 
 from __future__ import annotations

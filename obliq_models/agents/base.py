@@ -246,11 +246,11 @@ def ranked(documents: Sequence[str]) -> dict[str, float]:
 
 
 def _given(queries: datasets.Dataset, top_k: int, task: str, top_ranked: Mapping[str, Sequence[str]] | None) -> Given:
-    from obliq_models.retrievers.base import _query_texts
+    from obliq_models.retrievers.base import query_texts
 
     ids = [str(query) for query in queries["id"]]
     listed = queries[EXCLUDED_COLUMN] if EXCLUDED_COLUMN in queries.column_names else [()] * len(ids)
     excluded = {query: frozenset(documents or ()) for query, documents in zip(ids, listed, strict=True)}
     allowed = None if top_ranked is None else {query: frozenset(top_ranked.get(query) or ()) for query in ids}
-    found = (Query(query, text, task) for query, text in zip(ids, _query_texts(queries), strict=True))
+    found = (Query(query, text, task) for query, text in zip(ids, query_texts(queries), strict=True))
     return Given(tuple(found), excluded, allowed, top_k)

@@ -227,7 +227,9 @@ def _tell_costs(costs: Sequence[Estimate], encoder: Encoder, *, as_json: bool) -
         ],
     )
     for cost in costs:
-        share = "all of them" if cost.sample == cost.distinct else f"{cost.sample:,} of them, spread over the lengths"
+        share = "all of them"
+        if cost.sample < cost.distinct:
+            share = f"{cost.sample:,} of them, spread over the lengths, so about"
         show.say(f"{cost.role}: from {share}, encoded here by {encoder.name}; nothing was kept")
 
 

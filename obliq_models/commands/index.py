@@ -72,6 +72,11 @@ def index(
     from obliq_models.index import Index  # heavy, so only after the checks
 
     retriever = load(entry, device)
+    if getattr(retriever, "task_prompt", False) or getattr(retriever, "instructions", None):
+        show.warn(
+            f"{entry.alias} puts a task's prompt before queries; an index has no task, so that `obliq search` puts "
+            "none: set query_prefix in a TOML file where it is to put one"
+        )
     use_engine(retriever, engine, workers)
     made = Index.build(
         documents.table, retriever, place,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 -- Typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -170,8 +170,8 @@ def _estimate(
 
     with ExitStack() as stack:
         stored = None
-        with suppress(UserError):  # without a server it cannot be known what is stored
-            stored = stack.enter_context(model.open()).stored
+        if model.model and model.backend == "openai":  # others would be loaded, only to learn what is stored
+            stored = stack.enter_context(replace(model, replay=True).open()).stored
         found = {
             step.name: costs(source, step.build(model), model, stored, calls_per_second=rate,
                              completion_tokens=answer_tokens)
@@ -194,7 +194,7 @@ def _estimate(
     method = next(iter(found.values())).method
     show.say(f"Tokens read are {method}; nothing was asked. Answers that cannot be read are asked for again.")
     if stored is None:
-        show.say("No server is set, so answers that may be stored already are counted as calls.")
+        show.say("Which answers are stored is known for a model behind a server ($OBLIQ_LLM) alone: all are counted.")
 
 
 def _one(

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from obliq_eval import show
-from obliq_eval.errors import UserError
+from obliq_eval.data.files import lines, lines_of, queries_of, read_jsonl
+from obliq_eval.errors import UserError, raise_all
 from obliq_models.commands import options  # noqa: TC001
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from obliq_models.index import Hit, Index
 
@@ -25,8 +26,8 @@ SNIPPET = 100
 PROMPT = "query> "
 HELP = """Search an index.
 
-Without TEXT and --queries, queries are read from standard input, one on each line; on a terminal each is answered at
-once, until Ctrl-D. The model is the one that indexed.
+Without TEXT and --queries, queries are read from standard input, one on each line, whose number is the id; on a
+terminal each is answered at once, until Ctrl-D. The model is the one that indexed.
 """
 
 
@@ -59,9 +60,7 @@ def search(
 
     if text is not None and queries is not None:
         raise UserError("TEXT and --queries exclude each other: give one of them")
-    if text is not None and not text.strip():
-        raise UserError("the query is empty: say what to look for")
-    asked = {"1": text} if text is not None else None if queries is None else read_queries(queries)
+    asked = _asked(text, queries)
     quiet(0)
     opened = _open(index, model, device)
     for identifier in exclude or ():  # said before the model is asked anything
@@ -73,30 +72,43 @@ def search(
         barred = [exclude] * len(texts) if exclude else ()
         return opened.search(texts, k, excluded=barred, approximate=ann)
 
-    if asked is None and sys.stdin.isatty():
+    if asked is None:
         _converse(ask, snippet or SNIPPET, as_json=as_json)
         return
-    if asked is None:
-        lines = [line.strip() for line in sys.stdin if line.strip()]
-        asked = {str(number): line for number, line in enumerate(lines, start=1)}
-    if not asked:
-        raise UserError("there is no query: give TEXT, --queries FILE, or one on each line of the standard input")
     _print(asked, ask(list(asked.values())), snippet, as_json=as_json)
     if opened.inexact:
         show.warn(f"{opened.inexact} queries were searched exactly: the approximate index found too few documents")
+
+
+def _asked(text: str | None, queries: Path | None) -> Mapping[str, str] | None:
+    """Return `{id: text}` of what is asked; None if a person is to be asked line by line."""
+    if text is not None:
+        if not text.strip():
+            raise UserError("the query is empty: say what to look for")
+        return {"1": text}
+    if queries is None and sys.stdin.isatty():
+        return None
+    found = _numbered(lines_of(sys.stdin.buffer, "the standard input")) if queries is None else read_queries(queries)
+    if not found:
+        raise UserError("there is no query: give TEXT, --queries FILE, or one on each line of the standard input")
+    return found
 
 
 def read_queries(path: Path) -> Mapping[str, str]:
     """Return `{id: text}` of a file: JSONL, or one query on each line, whose number is the id.
 
     Raises:
-        UserError: If it cannot be read, or an id occurs twice.
+        UserError: If it cannot be read, an id occurs twice, or a query is empty.
     """
-    from obliq_eval.data import files
+    if path.suffix != ".jsonl":
+        return _numbered(lines(path))
+    found = queries_of(read_jsonl(path, ("_id", "id")), str(path))
+    raise_all([f"query {key!r} is empty" for key, text in found.items() if not text.strip()], str(path))
+    return found
 
-    if path.suffix == ".jsonl":
-        return files.queries_of(files.read_jsonl(path, ("_id", "id")), str(path))
-    return {str(number): text.strip() for number, text in files.lines(path)}
+
+def _numbered(found: Iterable[tuple[int, str]]) -> dict[str, str]:
+    return {str(number): text.strip() for number, text in found}
 
 
 def _open(path: Path, model: str | None, device: str | None) -> Index:

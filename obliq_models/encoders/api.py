@@ -196,6 +196,8 @@ class ApiEncoder(RemoteEncoder):
         if status in _KEY_PROBLEMS:  # some servers repeat the key here
             known = "the key in" if self._key else "no key, and there is none in"
             return Trouble(f"refuses {known} {self.key_env} (status {status})")
+        if 300 <= status < 400:  # neither the key nor the texts go to anybody who was not named
+            return Trouble(f"sends requests on to another address (status {status}), which is not followed")
         said = error.body.get("message") if isinstance(error.body, dict) else error.body
         told = self._clean(str(said or ""), 200)
         too_long = status in (400, 413, 422) and bool(code == "context_length_exceeded" or _TOO_LONG.search(told))
@@ -231,4 +233,5 @@ def _client(name: str, base_url: str, key: str, timeout: float) -> Any:
         import openai
     except ImportError as error:
         raise MissingExtraError("openai", "openai", f"the model {name}") from error
-    return openai.OpenAI(api_key=key or "none", base_url=base_url, timeout=timeout, max_retries=0)
+    http = openai.DefaultHttpxClient(follow_redirects=False)
+    return openai.OpenAI(api_key=key or "none", base_url=base_url, timeout=timeout, max_retries=0, http_client=http)

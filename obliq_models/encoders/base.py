@@ -11,7 +11,7 @@ import numpy as np
 from obliq_eval.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,6 +50,8 @@ class Encoder(ABC):
 
     def __init__(self, name: str, revision: str | None, dims: int) -> None:
         self.name, self.revision, self.dims = name, revision, dims
+        self.watch: Callable[[int], object] | None = None
+        """Called while `run` is at work with how many more texts it has encoded, by a subclass that can tell."""
 
     @abstractmethod
     def run(self, texts: Sequence[str], role: Role, instruction: str) -> Encoded:
@@ -81,11 +83,13 @@ class Encoder(ABC):
             instruction: Put after the model's own prefix for the role, before the text: a task's prompt.
 
         Raises:
-            UserError: If the model returns another number of vectors, of another length than it declares, or one
-                that is not finite.
+            UserError: If a text holds half of a surrogate pair, or the model returns another number of vectors, of
+                another length than it declares, or one that is not finite.
         """
         if not len(texts):
             return Encoded(np.zeros((0, self.dims), np.float32))
+        for text in texts:
+            check_unicode(text, role)
         found = self.run(texts, role, instruction)
         vectors = np.asarray(found.vectors, np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):
@@ -96,3 +100,18 @@ class Encoder(ABC):
             row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
             raise UserError(f"{self.name} returned a vector that is not a number, for the {role} {texts[row][:60]!r}")
         return Encoded(vectors, found.tokens, found.cut, found.lost)
+
+
+def check_unicode(text: str, role: Role) -> None:
+    """Refuse what no tokenizer, no table and no server takes.
+
+    Raises:
+        UserError: If the text holds half of a surrogate pair.
+    """
+    if text.isascii():  # a flag of the string, so that nothing is copied
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        near = text[max(0, error.start - 30) : error.start + 30]
+        raise UserError(f"a {role} holds half of a surrogate pair, {near!r}; replace or drop it") from error

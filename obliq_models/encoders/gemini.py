@@ -147,6 +147,8 @@ class GeminiEncoder(RemoteEncoder):
             return Answer([one.values or () for one in answer.embeddings or ()])
         except errors.APIError as error:
             headers = getattr(error.response, "headers", None) or {}
+            if 300 <= int(error.code or 0) < 400:  # neither the key nor the texts go to anybody who was not named
+                return Trouble(f"sends requests on to another address (status {error.code}), which is not followed")
             status, told = int(error.code or 0), _clean(str(error.message or error.status or ""), 200)
             return Trouble(
                 f"refuses (status {status}{': ' * bool(told)}{told})",
@@ -169,7 +171,7 @@ def _client(name: str, timeout: float) -> Any:
     if not elsewhere and not any(os.environ.get(key) for key in KEYS):
         raise UserError(f"{name}: set GEMINI_API_KEY to a key of the Gemini API")
     try:
-        return genai.Client(http_options={"timeout": int(1_000 * timeout)})
+        return genai.Client(http_options={"timeout": int(1_000 * timeout), "client_args": {"follow_redirects": False}})
     except Exception as error:
         said = _clean(str(error), 200)
     raise UserError(f"{name}: Google's client cannot be set up ({said})")

@@ -196,6 +196,8 @@ class SentenceEncoder(Encoder):
                     if found.shape[1] != vectors.shape[1]:  # other than declared, which `Encoder.encode` refuses
                         vectors = np.zeros((len(texts), found.shape[1]), np.float32)
                     vectors[[rows[row] for row in batch]] = found
+                    if self.watch is not None:
+                        self.watch(len(batch))
         return Encoded(vectors, tokens, cut, lost)
 
     def _forward(self, tokens: Tokens, role: Role, planner: Planner) -> Iterator[tuple[list[int], Vectors]]:

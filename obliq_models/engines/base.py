@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from obliq_eval.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from obliq_eval.catalogue import Origin
-    from obliq_models.encoders.base import Encoded, Encoder, Role
+    from obliq_models.encoders.base import Encoded, Encoder
 
     Texts = tuple[int, list[str]]
     Made = tuple[int, Encoded]
@@ -19,23 +20,51 @@ ATTEMPTS = 3
 """How many processes one shard may take with it."""
 
 
+@dataclass(frozen=True)
+class Job:
+    """What is asked of whoever encodes.
+
+    Args:
+        key: The key of the encoder whose vectors these are to be, see `Encoder.key`; role and instruction are in it.
+        batch_size: Texts in a batch at most, where the encoder has such a setting and it is set.
+    """
+
+    key: Mapping[str, Any]
+    batch_size: int | None = None
+
+    def encode(self, encoder: Encoder, texts: list[str]) -> Encoded:
+        """Return one vector per text; see `Encoder.encode`.
+
+        Raises:
+            UserError: If this is another encoder than the one that is asked.
+        """
+        role, instruction = self.key["role"], self.key["instruction"]
+        found = encoder.key(role, instruction)
+        differs = [name for name in {**self.key, **found} if self.key.get(name) != found.get(name)]
+        if differs:
+            told = ", ".join(f"{name} is {found.get(name)!r}, not {self.key.get(name)!r}" for name in differs)
+            raise UserError(f"the engine holds another encoder than the one whose vectors are asked for: {told}")
+        if self.batch_size is not None and hasattr(encoder, "batch_size"):
+            encoder.batch_size = self.batch_size
+        return encoder.encode(texts, role, instruction)
+
+
 class Engine(Protocol):
     """Encodes shards, wherever that happens.
 
     Whatever the engine, a shard is one call of `Encoder.encode`, so that its vectors are the same to the last bit.
     """
 
-    def encode(self, shards: Iterator[Texts], role: Role, instruction: str) -> Iterator[Made]:
+    def encode(self, shards: Iterator[Texts], job: Job) -> Iterator[Made]:
         """Yield each shard's number with its vectors, in any order.
 
         Args:
             shards: Numbers with texts; taken when there is somebody to encode them, for all of them may not fit into
                 memory.
-            role: Whether they are queries or documents.
-            instruction: See `Encoder.encode`.
+            job: What is asked.
 
         Raises:
-            UserError: As `Encoder.encode` says, or if those who were to encode have gone.
+            UserError: As `Job.encode` says, or if those who were to encode have gone.
         """
 
 
@@ -49,10 +78,10 @@ class Local:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
 
-    def encode(self, shards: Iterator[Texts], role: Role, instruction: str) -> Iterator[Made]:
+    def encode(self, shards: Iterator[Texts], job: Job) -> Iterator[Made]:
         """Yield shards in their order."""
         for number, texts in shards:
-            yield number, self.encoder.encode(texts, role, instruction)
+            yield number, job.encode(self.encoder, texts)
 
 
 class Replica:
@@ -69,14 +98,14 @@ class Replica:
         self.origin, self.device, self.threads = origin, device, threads
         self._encoder: Encoder | None = None
 
-    def encode(self, texts: list[str], role: Role, instruction: str) -> Encoded:
-        """Return one vector per text; see `Encoder.encode`."""
+    def encode(self, texts: list[str], job: Job) -> Encoded:
+        """Return one vector per text; see `Job.encode`."""
         if self._encoder is None:
             import torch
 
             torch.set_num_threads(self.threads)
             self._encoder = self.origin.build(device=self.device).encoder
-        return self._encoder.encode(texts, role, instruction)
+        return job.encode(self._encoder, texts)
 
 
 def origin_of(model: Any) -> Origin:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import signal
+import sys
 import traceback
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from obliq_eval.catalogue import Origin
-    from obliq_models.encoders.base import Encoded, Role
-    from obliq_models.engines.base import Made, Texts
+    from obliq_models.encoders.base import Encoded
+    from obliq_models.engines.base import Job, Made, Texts
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +43,11 @@ class PoolEngine:
     def __init__(self, origin: Origin, devices: Sequence[str] = ()) -> None:
         self.origin, self.devices = origin, list(devices) or _devices()
 
-    def encode(self, shards: Iterator[Texts], role: Role, instruction: str) -> Iterator[Made]:
+    def encode(self, shards: Iterator[Texts], job: Job) -> Iterator[Made]:
         """Yield shards as they are done.
 
         Raises:
-            UserError: As `Encoder.encode` says, or if one shard has ended three processes.
+            UserError: As `Job.encode` says, or if one shard has ended three processes.
         """
         again: list[Texts] = []
         lost: Counter[int] = Counter()
@@ -62,7 +64,7 @@ class PoolEngine:
                         started.append(_Worker(self.origin, free.pop(0)))
                         idle.append(started[-1])
                     worker = idle.pop()
-                    worker.give(task, role, instruction)
+                    worker.give(task, job)
                     busy[worker.connection] = worker
                 if not busy:
                     return
@@ -91,14 +93,15 @@ class _Worker:
         self.device = device
         self.connection, theirs = spawn.Pipe()
         self.process = spawn.Process(target=_serve, args=(theirs, Replica(origin, device, threads_here())), daemon=True)
-        self.process.start()
+        with _without_main():
+            self.process.start()
         theirs.close()  # from now on the pipe ends with the process
 
-    def give(self, task: Texts, role: Role, instruction: str) -> None:
+    def give(self, task: Texts, job: Job) -> None:
         """Send a shard."""
         self.task = task
         with suppress(OSError):  # it has died: `take` will find out
-            self.connection.send((task[1], role, instruction))
+            self.connection.send((task[1], job))
 
     def take(self) -> Encoded | None:
         """Return what it has made, or None if it has died."""
@@ -118,15 +121,30 @@ class _Worker:
         self.connection.close()
 
 
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a process that starts from running the script that started it once more.
+
+    It would do so to find what the script defines, of which nothing is needed. A script that is not guarded by
+    `if __name__ == "__main__"` would then encode in each process again, and wait for its own lock for ever.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 def _serve(connection: Connection, replica: Replica) -> None:
     """Encode what comes until the pipe ends, which it does with the process at its other end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the one that started this ends it
     answer: Encoded | Exception
     with suppress(EOFError, OSError):
         while True:
-            texts, role, instruction = connection.recv()
+            texts, job = connection.recv()
             try:
-                answer = replica.encode(texts, role, instruction)
+                answer = replica.encode(texts, job)
             except UserError as error:
                 answer = UserError(str(error))  # a subclass may need more than its message to be unpickled
             except Exception:  # whatever it is, the process that asked must hear of it

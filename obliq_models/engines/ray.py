@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from obliq_eval.catalogue import Origin
-    from obliq_models.encoders.base import Role
-    from obliq_models.engines.base import Made, Texts
+    from obliq_models.engines.base import Job, Made, Texts
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
@@ -43,13 +42,13 @@ class RayEngine:
     def __init__(self, origin: Origin, workers: int = 0) -> None:
         self.origin, self.workers = origin, workers
 
-    def encode(self, shards: Iterator[Texts], role: Role, instruction: str) -> Iterator[Made]:
+    def encode(self, shards: Iterator[Texts], job: Job) -> Iterator[Made]:
         """Yield shards as they are done.
 
         Raises:
-            UserError: As `Encoder.encode` says, or if the package ray is not installed.
+            UserError: As `Job.encode` says, or if the package ray is not installed.
         """
-        with _cluster() as ray:
+        with cluster("encoding on a Ray cluster") as ray:
             from ray import data
 
             context = data.DataContext.get_current()
@@ -61,7 +60,7 @@ class RayEngine:
                 return
             made = data.from_arrow_refs(blocks).map_batches(
                 _Actor,
-                fn_constructor_args=(self.origin, threads_here(), role, instruction),
+                fn_constructor_args=(self.origin, threads_here(), job),
                 batch_size=None,  # a block is a shard
                 batch_format="pyarrow",
                 compute=data.ActorPoolStrategy(size=min(self.workers or gpus or 2, len(blocks))),
@@ -84,11 +83,11 @@ class RayEngine:
 class _Actor:
     """Encodes one block after another."""
 
-    def __init__(self, origin: Origin, threads: int, role: Role, instruction: str) -> None:
+    def __init__(self, origin: Origin, threads: int, job: Job) -> None:
         import ray
 
         self.replica = Replica(origin, "cuda" if ray.get_gpu_ids() else "cpu", threads)
-        self.role, self.instruction = role, instruction
+        self.job = job
 
     def __call__(self, block: pa.Table) -> pa.Table:
         import pyarrow as pa
@@ -97,7 +96,7 @@ class _Actor:
         row |= dict.fromkeys(("tokens", "cut", "lost"), 0)
         try:
             texts = [text.decode("utf-8", "surrogatepass") for text in block["text"].to_pylist()]
-            made = self.replica.encode(texts, self.role, self.instruction)
+            made = self.replica.encode(texts, self.job)
         except UserError as error:  # Ray would wrap it into a traceback of its own, and try again
             row["error"] = str(error)
         else:
@@ -128,8 +127,11 @@ def _made(row: dict[str, Any]) -> Made:
 
 
 @contextmanager
-def _cluster() -> Iterator[Any]:
+def cluster(purpose: str) -> Iterator[Any]:
     """Yield the package ray, connected; what was started here ends here.
+
+    Args:
+        purpose: What it is for, as a message says it.
 
     Raises:
         UserError: If ray is not installed, or no cluster answers.
@@ -140,7 +142,7 @@ def _cluster() -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise MissingExtraError("ray", "ray", "encoding on a Ray cluster") from None
+        raise MissingExtraError("ray", "ray", purpose) from None
     if ray.is_initialized():
         yield ray
         return

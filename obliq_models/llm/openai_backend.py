@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import urlsplit, urlunsplit
 
 from obliq_eval.errors import MissingExtraError, UserError
 from obliq_models.llm.estimate import likely_tokens, prompt_tokens
-from obliq_models.llm.protocol import STOP, CallError, Request, Response
+from obliq_models.llm.protocol import LENGTH, STOP, CallError, Request, Response
 from obliq_models.llm.retry import retriable
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ NO_KEY = "none"  # servers of one's own ask for none, but the client library doe
 
 FORMS = ("json_schema", "json_object with a schema", "json_object", "text")
 """How an answer's form can be asked for, the strictest first; servers know some of them."""
+
+CUT = {"max_tokens": LENGTH, "max_length": LENGTH, "model_length": LENGTH}
+"""Other words of servers for an answer that was cut at its limit."""
+MOST_TOKENS = 2**31
+"""More than any answer has: a server that says more has not counted."""
 
 REFUSED = frozenset({400, 404, 415, 422, 501})
 """Statuses with which servers refuse a `response_format` that they do not know."""
@@ -131,9 +136,10 @@ class OpenAIBackend:
         limit = self._limit.get(request.model, "max_tokens")
         try:
             # Not `chat.completions.create`, which spends more on types than on the request, and believes what comes.
-            answer = await self._connected().post(
-                "/chat/completions", cast_to=object, body=self._body(request, form, limit)
-            )
+            async with asyncio.timeout(self._timeout):  # the library's own begins anew with every byte
+                answer = await self._connected().post(
+                    "/chat/completions", cast_to=object, body=self._body(request, form, limit)
+                )
         except openai.APIStatusError as error:
             wants_other = limit == "max_tokens" and error.status_code in REFUSED
             if wants_other and "max_completion_tokens" in error.message:
@@ -141,13 +147,13 @@ class OpenAIBackend:
                 self._count("models that take max_completion_tokens only")
                 return await self._call(request, form)
             raise self._refusal(request, error) from None
-        except openai.APITimeoutError:
+        except (openai.APITimeoutError, TimeoutError):
             raise CallError(
                 f"{self.shown} did not answer within {self._timeout:,.0f} seconds", retriable=True, spent=True
             ) from None
         except openai.APIConnectionError as error:
             raise self._unreachable(error.__cause__) from None
-        except (openai.APIError, ValueError) as error:
+        except (openai.APIError, ValueError, RecursionError) as error:
             raise self._no_completion(type(error).__name__) from None
         return self._response(request, answer)
 
@@ -177,23 +183,26 @@ class OpenAIBackend:
     def _response(self, request: Request, answer: object) -> Response:
         """Check what came and return it; servers that answer with status 200 answer with many things."""
         try:
-            choice, usage = answer["choices"][0], answer.get("usage") or {}  # type: ignore[index, attr-defined]
+            choice, usage = answer["choices"][0], answer.get("usage")  # type: ignore[index, attr-defined]
             message, model = choice["message"] or {}, answer.get("model")  # type: ignore[attr-defined]
             text = message.get("content") or ""
-            finish, refusal = choice.get("finish_reason"), message.get("refusal")
-            read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+            finish, refusal = str(choice.get("finish_reason") or STOP), message.get("refusal")
         except (TypeError, KeyError, IndexError, AttributeError):
-            raise self._no_completion("no choices with a message") from None
+            raise self._no_completion(self._said(answer) or "no choices with a message") from None
         if not isinstance(text, str):
             raise self._no_completion("a message that is no text")
         if refusal:
             self._count("refusals")
-        if not (isinstance(read, int) and isinstance(written, int)):
+        if not text:
+            self._count("answers without a text, such as thinking or tool calls alone")
+        counted = usage if isinstance(usage, dict) else {}
+        read, written = counted.get("prompt_tokens"), counted.get("completion_tokens")
+        if not (_is_count(read) and _is_count(written)):
             self._count("answers without token counts, which were guessed")
             read, written = prompt_tokens(request), likely_tokens(text)
         if written > request.max_tokens:
             self._count("answers longer than the limit that was sent")
-        return Response(text, str(finish or STOP), read, written, str(model or request.model))
+        return Response(text, CUT.get(finish, finish), read, written, str(model or request.model))
 
     def _refusal(self, request: Request, error: APIStatusError) -> _StatusError:
         status = error.status_code
@@ -222,6 +231,12 @@ class OpenAIBackend:
             spent=True,
         )
 
+    def _said(self, answer: object) -> str:
+        """Return the error that some servers send with status 200, or an empty string."""
+        error = answer.get("error") if isinstance(answer, dict) else None
+        told = error.get("message") if isinstance(error, dict) else error
+        return f"it says: {self._clean(told)}" if isinstance(told, str) and told else ""
+
     def _clean(self, message: str) -> str:
         """Return a server's message in one line, shortened, without the key or what looks like one."""
         if self._key != NO_KEY:
@@ -231,6 +246,10 @@ class OpenAIBackend:
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= MOST_TOKENS
 
 
 class _StatusError(CallError):

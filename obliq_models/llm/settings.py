@@ -135,7 +135,7 @@ class LLMSettings:
         return Client(_backend(self), cache=Cache(), budget=budget, concurrency=self.concurrency, replay=self.replay)
 
     def check(self) -> None:
-        """Make sure that a model is named, and a server where one is needed.
+        """Make sure that a model is named, and a server where one is needed: a replay asks none.
 
         Raises:
             UserError: If not; the message shows how to name them.
@@ -143,7 +143,7 @@ class LLMSettings:
         model = f"${NAME} (or --llm) names none: set it to the model's name as the server knows it"
         server = f"${SERVER[0]} names no server: set it to its address, http://localhost:8000/v1 for `vllm serve`"
         missing = [] if self.model else [model]
-        if self.backend == "openai" and not any(os.environ.get(name) for name in SERVER):
+        if self.backend == "openai" and not self.replay and not any(os.environ.get(name) for name in SERVER):
             missing.append(server)
         if missing:
             raise UserError(f"a language model is needed, and {'; '.join(missing)}; {DEMO}")
@@ -176,9 +176,10 @@ def _backend(settings: LLMSettings) -> Backend:
         from obliq_models.llm.transformers_backend import TransformersBackend
 
         return TransformersBackend(settings.model, template=settings.template)
-    from obliq_models.llm.openai_backend import OpenAIBackend
+    from obliq_models.llm.openai_backend import OFFICIAL, OpenAIBackend
 
-    return OpenAIBackend(extra={"chat_template_kwargs": dict(settings.template)} if settings.template else None)
+    extra = {"chat_template_kwargs": dict(settings.template)} if settings.template else None
+    return OpenAIBackend(extra=extra, base_url=OFFICIAL if settings.replay else None)  # a replay calls nobody
 
 
 def _value(name: str, text: str) -> Any:

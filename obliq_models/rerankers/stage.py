@@ -152,9 +152,15 @@ def refused(name: str, failed: int, questions: int, threshold: float) -> UserErr
     return UserError(
         f"{name}: {failed:,} of {questions:,} questions ({failed / questions:.1%}) brought no usable answer, more than "
         f"the {threshold:.0%} that may fail, so nothing was stored: those queries would keep the first stage's order "
-        "and pass for reranked ones. Every answer is kept in the cache: set a larger --max-tokens or another model "
-        "and run it again, or let more fail with --failures"
+        "and pass for reranked ones. Every answer is kept in the cache: let answers be longer "
+        "($OBLIQ_LLM_MAX_TOKENS) or name another model and run it again, or let more fail (`obliq rerank --failures`)"
     )
+
+
+def failures(name: str, asked: int, failed: int) -> dict[str, int]:
+    """Return, as counts for a manifest, how many questions were asked and how many of them failed."""
+    found = {f"{name}: questions": asked, f"{name}: questions without a usable answer": failed}
+    return {what: number for what, number in found.items() if number}
 
 
 def _check(
@@ -179,11 +185,10 @@ def _check(
 
 def _counts(answers: Mapping[str, Reranked], given: Pools, reranker: Reranker) -> dict[str, int]:
     total = sum((Counter(answer.counts) for answer in answers.values()), Counter())
-    total["questions"] = sum(answer.questions for answer in answers.values())
-    total["questions without a usable answer"] = sum(answer.failed for answer in answers.values())
     total["queries with such a question"] = sum(answer.failed > 0 for answer in answers.values())
     total["queries without a text, left as they were"] = given.without_text
-    return {f"{reranker.name}: {what}": number for what, number in total.items() if number}
+    asked, failed = (sum(getattr(a, key) for a in answers.values()) for key in ("questions", "failed"))
+    return failures(reranker.name, asked, failed) | {f"{reranker.name}: {what}": n for what, n in total.items() if n}
 
 
 def _moved(ranking: Ranking, first: Sequence[str]) -> Ranking:

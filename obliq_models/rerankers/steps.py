@@ -26,6 +26,8 @@ PROMPTS = {"generic": "listwise", "strict": "listwise-writing-strict"}
 """Short names of prompts that are the contrast to the usual one."""
 FORMS = "identity, listwise or listwise-k50-generic, tourrank or tourrank-y1, a cross-encoder as organisation/model"
 
+RANGES = {"pool": (1, 100_000), "k": (2, 1000), "y": (1, 100), "stride": (0, 1000), "document_tokens": (1, 1_000_000)}
+"""Smallest and largest values; beyond them a slip of the keyboard would cost hours before the first call."""
 _NUMBER = re.compile(r"([kyps])([0-9]{1,6})")
 _KEYS = {"k": "k", "y": "y", "p": "pool", "s": "stride"}
 _MEANT: Mapping[str, frozenset[str]] = {
@@ -178,9 +180,10 @@ class Step:
         return hashlib.sha256(repr(spelled).encode()).hexdigest()[:6]
 
     def _problems(self) -> list[str]:
-        least = {"pool": 1, "k": 2, "y": 1, "stride": 0, "document_tokens": 1}
         found = [
-            f"{key} is {self._at(key)}, and must be at least {low}" for key, low in least.items() if self._at(key) < low
+            f"{key} is {self._at(key)}, and must be from {low} to {high:,}"
+            for key, (low, high) in RANGES.items()
+            if not low <= self._at(key) <= high
         ]
         if self.stride >= self.k:
             found.append(f"stride is {self.stride}, and must be below k, {self.k}, so that windows overlap")

@@ -19,7 +19,7 @@ from obliq_eval.drawing import (
 )
 from obliq_eval.errors import UserError, raise_all
 from obliq_models.rerankers import stage, tournament
-from obliq_models.rerankers.steps import Step
+from obliq_models.rerankers.steps import RANGES, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ class Sweep:
         kind = KINDS[self.key]
         cut = {"document_tokens": base.document_tokens, "tokenizer": base.tokenizer}
         like = base if base.reranker == kind else Step(kind, **cut)  # type: ignore[arg-type]
-        changes = ({"y": value} if self.key == "y" else {"k": value, "stride": 0} for value in self.values)
+        one_call = {"stride": 0, "pool": Step.pool}
+        changes = ({"y": value} if self.key == "y" else {"k": value, **one_call} for value in self.values)
         return tuple(replace(like, **change) for change in changes)  # type: ignore[arg-type]
 
 
@@ -76,9 +77,11 @@ def parse(text: str) -> Sweep:
     key = key.strip().lower()
     if key not in KINDS or not equals:
         raise UserError(f"--sweep {text!r} is neither y=1,2,5 (tournaments) nor k=10,20,50 (documents of a call)")
-    least = {"y": 1, "k": 2}[key]
+    least, most = RANGES[key]
     parts = [part.strip() for part in rest.split(",")]
-    wrong = [f"{part!r} is no whole number from {least} on" for part in parts if not _is_number(part, least)]
+    wrong = [
+        f"{part!r} is no whole number from {least} to {most}" for part in parts if not _is_number(part, least, most)
+    ]
     raise_all(wrong, f"--sweep {text}")
     return Sweep(key, tuple(sorted({int(part) for part in parts})))
 
@@ -150,5 +153,5 @@ def _mark(axes: Axes, point: Point, judgments: str, colour: str) -> None:
                   annotation_clip=False, **place)  # fmt: skip
 
 
-def _is_number(text: str, least: int) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) >= least
+def _is_number(text: str, least: int, most: int) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from obliq_eval.errors import UserError
+from obliq_models.search import sound
 from obliq_models.search import top_k as select
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Retriever(ABC):
         if not self._ids or not ids:
             return answers
         barred = self._barred(queries, top_ranked)
-        for first, block in self._blocks(_query_texts(queries)):
+        for first, block in self._blocks(query_texts(queries)):
             rows = range(first, first + len(block))
             hits = select(block, top_k, [barred(row) for row in rows], self.floor)
             for row, (columns, scores) in zip(rows, hits, strict=True):
@@ -223,7 +224,7 @@ class Retriever(ABC):
             block = torch.as_tensor(scores).to(torch.float32)
             if block.ndim != 2 or block.shape[1] != len(self._ids) or done + len(block) > len(texts):
                 raise self._miscounted(tuple(block.shape), len(texts) - done)
-            if not bool((block < float("inf")).all()):
+            if not sound(block):
                 raise UserError(f"{self.name} returned a score that is not a number (NaN or inf); nothing was ranked")
             yield done, block
             done += len(block)
@@ -303,7 +304,7 @@ def with_commits(meta: ModelMeta, sources: Sequence[Repository]) -> ModelMeta:
     return meta.model_copy(update={"revision": told, "loader_kwargs": loaded})
 
 
-def _query_texts(queries: datasets.Dataset) -> list[str]:
+def query_texts(queries: datasets.Dataset) -> list[str]:
     """Return the queries' texts, an instruction put after each as mteb puts it."""
     texts: list[str] = queries["text"][:]
     if "instruction" not in queries.column_names:

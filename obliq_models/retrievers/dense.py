@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "bfloat16", "float16")
 MTEB_BATCH = 32
-"""What mteb gives as `batch_size` where nobody has asked for one."""
+"""What mteb gives as `batch_size` where nobody has asked for one. Whoever asks for as many is taken for nobody, and
+the token budget decides alone; 31, or `batch_size` in a TOML file, sets a limit."""
+
+_KIND = "SentenceTransformer"
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +85,9 @@ def load(  # noqa: PLR0913 -- each is a setting of its own
     if dtype not in DTYPES:
         raise UserError(f"{name}: dtype is {dtype!r}, not one of {', '.join(DTYPES)}{near(dtype, DTYPES)}")
     source = settle(repo or name, revision, path=path)
+    kind = source.record("config_sentence_transformers.json").get("model_type", _KIND)
+    if kind != _KIND:  # sentence-transformers would pool what was trained to be something else
+        raise UserError(f"{name}: {source} is a {kind}, not a model with one vector for each text")
     if not allow_pickle:
         raise_all(pickle_problems(source), name)
     given: dict[str, Any] = {"trust_remote_code": trust_remote_code, "revision": source.commit}

@@ -105,6 +105,27 @@ def test_ctrl_c_is_one_line_with_status_130(monkeypatch: pytest.MonkeyPatch) -> 
     assert done.stderr.count("\n") == 1
 
 
+TOLD_TO_END = """
+import os, signal
+from pathlib import Path
+from obliq_eval import cli, home, show
+
+def work(*_, **__):
+    with home.whole_folder(Path("target")):
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+
+show.table = work
+cli.main()
+"""
+
+
+def test_who_is_told_to_end_leaves_nothing_half_written(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", TOLD_TO_END, "tasks"], cwd=tmp_path, check=False, timeout=120)
+    assert done.returncode == 143
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_an_unforeseen_error_is_called_a_defect(
     debug: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

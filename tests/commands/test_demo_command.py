@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -31,6 +32,38 @@ def test_it_serves_until_it_is_interrupted() -> None:
             assert json.load(answer)["data"][0]["id"] == "loopback-judge"
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
+
+
+OBLIQ = [sys.executable, "-c", "from obliq_eval.cli import main; main()"]
+ASK = """
+import os, sys, urllib.request
+print(os.environ["OBLIQ_LLM"], urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + "/models").status)
+sys.exit(7)
+"""
+WAIT = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
+
+
+def test_a_command_runs_against_it_and_its_status_is_returned() -> None:
+    command = [*OBLIQ, "demo", "llm", "--judge", "topical", "--", sys.executable, "-c", ASK]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, "loopback-judge 200\n"), done.stderr
+
+
+def test_it_takes_the_command_along_when_it_is_ended() -> None:
+    command = [*OBLIQ, "demo", "llm", "--judge", "topical", "--", sys.executable, "-c", WAIT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+
+
+def test_a_command_that_is_not_there_is_told() -> None:
+    done = CliRunner().invoke(app, ["demo", "llm", "--judge", "topical", "--", "no-such-command"])
+    assert done.exit_code == 2
+    assert "there is no command 'no-such-command'" in done.stderr
 
 
 def test_the_perfect_judge_knows_the_gold_of_the_mini_sets() -> None:

@@ -102,12 +102,22 @@ def test_the_sample_is_spread_over_the_lengths() -> None:
     distinct = list(dict.fromkeys((letters[n % 26] + letters[n // 26 % 26] * 20)[: n % 20 + 1] for n in range(10_000)))
     encoder = Letters()
     found = estimate(encoder, distinct * 2, "document", storage="float16")
-    assert encoder.batches == [WARM_UP, MOST]
-    assert (found.texts, found.distinct, found.sample) == (2 * len(distinct), len(distinct), MOST)
+    assert encoder.batches == [WARM_UP, 1, MOST]
+    assert (found.texts, found.distinct, found.sample) == (2 * len(distinct), len(distinct), MOST + 1)
     exact = sum(min(len(text), 10) for text in distinct)
     assert found.tokens == pytest.approx(exact, rel=0.02)
     assert found.truncated == pytest.approx(sum(len(text) > 10 for text in distinct), rel=0.02)
     assert found.bytes == len(distinct) * 2 * 2 + 2 * len(distinct) * 4
+
+
+def test_one_text_that_is_cut_among_thousands_is_told() -> None:
+    """The sample of 512 misses it: it is encoded besides. 2,999 texts of 4 letters, one of 13, of which 10 are read."""
+    found = estimate(Letters(), [f"{n:04}" for n in range(2_999)] + ["x" * 13], "document")
+    assert (found.tokens, found.truncated, found.lost) == (2_999 * 4 + 10, 1, 3)
+    alone = estimate(Letters(), ["x" * 13], "document")
+    assert (alone.sample, alone.tokens, alone.truncated, alone.lost) == (1, 10, 1, 3)
+    none = estimate(Letters(), [], "document")
+    assert (none.sample, none.tokens, none.truncated) == (0, 0, 0)
 
 
 def test_what_is_kept_is_listed_and_removed(folder: Path) -> None:
@@ -172,6 +182,28 @@ def test_an_engine_is_given_to_a_model_that_can_use_one() -> None:
     use_engine(model, "ray", 2)
     assert isinstance(model.engine, RayEngine)
     assert model.engine.workers == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "workers", "places"),
+    [
+        (None, 0, None, ["cpu"] * 2),
+        (None, 2, 3, ["cuda:0", "cuda:1", "cuda:0"]),
+        (None, 3, None, ["cuda:0", "cuda:1", "cuda:2"]),
+        ("cuda", 2, None, ["cuda:0", "cuda:1"]),
+        ("cuda:1", 2, 2, ["cuda:1"] * 2),
+        ("cpu", 2, 3, ["cpu"] * 3),
+        ("cpu", 2, None, ["cpu"] * 2),
+    ],
+)
+def test_a_pool_keeps_to_the_device_that_is_named(
+    device: str | None, gpus: int, workers: int | None, places: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    model = Elsewhere(Origin("module:load", "org/model", {} if device is None else {"device": device}))
+    use_engine(model, "pool", workers)
+    assert isinstance(model.engine, PoolEngine)
+    assert model.engine.devices == places
 
 
 @pytest.mark.parametrize("model", [Elsewhere(None), object()])

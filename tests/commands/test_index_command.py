@@ -34,7 +34,7 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-def run(*arguments: object, stdin: str | None = None) -> Any:
+def run(*arguments: object, stdin: str | bytes | None = None) -> Any:
     return RUNNER.invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
@@ -95,6 +95,17 @@ def test_a_file_of_queries(notes: Path, tmp_path: Path) -> None:
     assert table.index("007: cat") < table.index("7: ship")
 
 
+def test_piped_queries_are_read_as_a_file_is(notes: Path, tmp_path: Path) -> None:
+    run("index", notes, "-m", "bm25", "-o", tmp_path / "i")
+    piped = run("search", tmp_path / "i", "--json", stdin=b"\xef\xbb\xbfcat\r\n\r\nship\r\n")
+    assert {one["query"]: (one["text"], ids(one)) for one in json.loads(piped.stdout)} == {
+        "1": ("cat", ["pets/cats.txt"]),
+        "3": ("ship", ["naïve.TXT"]),
+    }
+    refused = run("search", tmp_path / "i", stdin=b"cat\nna\xefve\n")
+    assert (refused.exit_code, "the standard input, line 2: not UTF-8" in refused.stderr) == (2, True)
+
+
 def test_a_jsonl_file_may_call_its_ids_id(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text(
         '{"id": "a/b", "text": "red", "title": "Fox"}\n{"_id": "b", "text": "grey wolf"}\n'
@@ -151,6 +162,10 @@ def test_the_recall_of_an_approximate_index_is_told(notes: Path, tmp_path: Path)
         (("search", "i", "cat", "-m", "bm25-okapi"), "was indexed with obliq/bm25, which this is not"),
         (("search", "i"), "there is no query"),
         (("search", "i", "--queries", "nowhere.txt"), "cannot read nowhere.txt"),
+        (("search", "i", "--queries", "blank.jsonl"), "query 'b' is empty"),
+        (("search", "i", "\udcff"), "half of a surrogate pair"),
+        (("index", "notes", "-m", "minilm", "--device", "gpu"), "there is no device 'gpu' here"),
+        (("index", "notes", "-m", "minilm", "--device", "99"), "there is no device '99' here"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
@@ -159,6 +174,7 @@ def test_what_cannot_be_done_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "twice.jsonl").write_text('{"_id": "a", "text": "x"}\n{"_id": "a", "text": "y"}\n')
+    (tmp_path / "blank.jsonl").write_text('{"_id": "a", "text": "x"}\n{"_id": "b", "text": " "}\n')
     (tmp_path / "latin.jsonl").write_bytes('{"_id": "a", "text": "naïve"}\n'.encode("latin-1"))
     if arguments[:2] == ("search", "i"):
         run("index", notes, "-m", "bm25", "-o", "i")

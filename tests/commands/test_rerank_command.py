@@ -12,7 +12,7 @@ from obliq_eval import runs
 from obliq_eval.cli import app
 from obliq_eval.data.sources import load
 from obliq_eval.demo.llm_server import MODEL, LlmServer
-from obliq_eval.demo.personalities import malformed, perfect, rate_limited
+from obliq_eval.demo.personalities import Answer, Asked, malformed, perfect, rate_limited
 from obliq_eval.metrics import score
 from obliq_eval.records import Run
 from obliq_eval.run_files import Form, write_run
@@ -129,6 +129,30 @@ def test_a_sweep_over_tournaments_costs_the_largest_one(
         ] == pytest.approx(point["quality"]["gold"])
 
 
+def test_a_sweep_of_one_call_leaves_the_moving_window_behind(folder: Path, run: Path, server: LlmServer) -> None:
+    """A window of 10 over 30 documents moves; one call over 5 has neither stride nor pool, and says so in its name."""
+    done = obliq("rerank", run, "-t", folder, "-r", "listwise-k10-s5-p30", "--sweep", "k=5", "--json")
+    assert [point["name"] for point in json.loads(done.stdout)] == [None, "listwise-k5"]
+
+
+def test_every_run_of_a_sweep_says_what_failed(folder: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten queries one gets no answer: 8 of 80 questions at y = 1, 16 of 160 at y = 2."""
+    knows = judge()
+
+    def play(asked: Asked) -> Answer:
+        return Answer("no") if QUERIES["q3"] in asked.prompt else knows(asked)
+
+    with LlmServer(play) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OBLIQ_LLM", MODEL)
+        done = obliq("rerank", run, "-t", folder, "--sweep", "y=1,2", "--failures", 0.1, "--json")
+    assert done.exit_code == 0, done.output
+    for point, questions in zip(json.loads(done.stdout)[1:], (80, 160), strict=True):
+        counts = runs.load(point["run_id"]).manifest.counts  # type: ignore[union-attr]
+        assert counts[f"{point['name']}: questions"] == questions
+        assert counts[f"{point['name']}: questions without a usable answer"] == questions // 10
+
+
 def test_a_malformed_talker_gives_no_run(folder: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LlmServer(malformed()) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -204,7 +228,8 @@ def test_stored_runs_are_candidates(folder: Path, run: Path, server: LlmServer, 
         (["-r", "listwise", "--y", 3], "y means nothing for listwise"),
         (["-r", "listwise", "--plot", "x.svg"], "--plot draws a sweep"),
         (["--sweep", "z=1"], "neither y=1,2,5"),
-        (["--sweep", "y=0,a"], "'0' is no whole number from 1 on"),
+        (["--sweep", "y=0,a"], "'0' is no whole number from 1 to 100"),
+        (["--sweep", "y=99999999999"], "is no whole number from 1 to 100"),
         (["--sweep", "y=1", "--sweep", "k=5", "--pool", 9], "--pool is for one of the rerankers of these sweeps"),
         (["--sweep", "k=5", "--seed", 9], "seed means nothing for listwise"),
         (["-r", "tourank"], 'did you mean "tourrank"'),
@@ -228,7 +253,7 @@ def test_without_a_language_model_it_is_said_how_to_name_one(folder: Path, run: 
     assert "`obliq demo llm`" in done.stderr
     told = obliq("rerank", run, "-t", folder, "-r", "listwise", "--estimate")  # needs no model
     assert told.exit_code == 0, told.output
-    assert "No server is set" in told.stdout
+    assert "all are counted" in told.stdout
     file = obliq("rerank", run, "-r", "listwise")
     assert "does not say what it answers: give -t TASK" in file.stderr
 

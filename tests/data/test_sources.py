@@ -466,3 +466,23 @@ def test_the_bundled_sets_load_and_are_the_folder_s_content(name: str, own_home:
     assert bundled.queries == folder.queries
     assert bundled.gold == folder.gold
     assert bundled.queries.keys() == set(bundled.gold.queries) | set(bundled.pooled.queries if bundled.pooled else ())
+
+
+def test_documents_alone_are_read_without_queries_and_judgments(repos: list[Repo], tmp_path: Path) -> None:
+    """From the repository and from the mirror: the corpus is fetched, and no file of queries or judgments."""
+    code = (
+        "import sys; from obliq_eval.data.documents import read_source\n"
+        "print([len(read_source(name).table) for name in sys.argv[1:]])"
+    )
+    with LoopbackHub(repos) as hub:
+        env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "OBLIQ_HOME": str(tmp_path / "obliq")}
+        done = subprocess.run(
+            [sys.executable, "-c", code, "OBLIQ-Math", "mirror:OBLIQ-Math"],
+            env={**os.environ, **env, "NO_PROXY": "127.0.0.1"}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        fetched = [path for method, path in hub.requests if "/resolve/" in path and method == "GET"]
+    first, second = json.loads(done.stdout.splitlines()[-1])
+    assert first == second > 0
+    assert any("corpus" in path for path in fetched)
+    assert not [path for path in fetched if "quer" in path or "qrels" in path or "top_ranked" in path], fetched

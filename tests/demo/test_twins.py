@@ -236,7 +236,7 @@ def test_base_and_merged_are_bidirectional(sound: Any) -> None:
 
 
 def test_causal_twin_loads_and_is_causal(spoilt: Any) -> None:
-    assert spoilt["loads"] == [2, 48]
+    assert spoilt["loads"] == [2, 3072]
     assert spoilt["change"] == 0
 
 
@@ -250,7 +250,7 @@ def test_base_tokenizer_begins_with_bos_and_pads_on_the_right(sound: Any) -> Non
 
 
 def test_1024_tokens_pass(sound: Any) -> None:
-    assert sound["long"] == [1, 1024, 48]
+    assert sound["long"] == [1, 1024, 3072]
 
 
 def test_adapter_changes_vectors_and_merged_is_base_and_adapter(sound: Any) -> None:
@@ -284,7 +284,7 @@ def test_merged_weights_are_the_base_plus_alpha_over_r_times_b_a(twins: dict[str
     assert merged["embed_tokens.weight"].equal(base["embed_tokens.weight"])
 
 
-@pytest.mark.parametrize(("name", "dims"), [(QWEN[0], 48), (QWEN[1], 64)])
+@pytest.mark.parametrize(("name", "dims"), [(QWEN[0], 1024), (QWEN[1], 2560)])
 def test_qwen_is_a_causal_decoder_with_last_token_pooling(
     sound: Any, twins: dict[str, Repo], name: str, dims: int
 ) -> None:
@@ -311,7 +311,7 @@ def test_style_encoders_pool_the_mean(sound: Any, twins: dict[str, Repo], name: 
     assert found["pooling"] in ("mean", ["mean"])
     assert found["architecture"] == ("XLMRobertaModel" if "mstyle" in name else "RobertaModel")
     assert found["ends"] == ["<s>", "</s>"]
-    assert found["shape"] == [2, 64 if name == "AIDA-UPM/star" else 48]
+    assert found["shape"] == [2, 1024 if name == "AIDA-UPM/star" else 768]
     assert (twins[name].folder / "modules.json").exists() == (name != "AIDA-UPM/star")
 
 
@@ -330,7 +330,7 @@ def test_luar_has_weights_to_read_and_code_that_refuses_to_run(sound: Any, twins
 def test_late_interaction_gives_one_unit_vector_of_16_for_each_token(sound: Any) -> None:
     found = sound["late"]
     assert found["modules"] == ["Transformer", "Dense", "MultiVectorMask", "Normalize"]
-    assert found["widths"] == [16, 16, 16]
+    assert found["widths"] == [128, 128, 128]
     assert found["longer"] > 0
     assert found["norms"] == pytest.approx([1] * len(found["norms"]), abs=1e-4)
 
@@ -378,7 +378,7 @@ def test_other_names_fit_no_layer_of_the_base(twins: dict[str, Repo], folder: Pa
 
 
 def test_wrong_base_has_another_hidden_size(spoilt: Any) -> None:
-    assert spoilt["dims"] == 32
+    assert spoilt["dims"] == 2048
 
 
 def test_tokenizers_without_padding_and_with_the_wrong_side(spoilt: Any) -> None:

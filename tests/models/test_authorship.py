@@ -397,7 +397,7 @@ def test_the_entries_load_their_twins_from_the_hub(hub_answers: dict[str, Any]) 
         assert revision == hub_answers["commits"][name]
         local = authorship.load(name, path=str(hub_answers["folder"] / name.replace("/", "--")))
         expected = local.encode(["a text by somebody", "another"], "query")
-        assert expected.shape == (2, 32)
+        assert expected.shape == (2, 512)
         assert np.allclose(vectors, expected, atol=1e-5)
     assert not np.allclose(hub_answers["luar"][1], hub_answers["luar-crud"][1], atol=1e-2)
     assert not np.allclose(hub_answers["luar"][1], hub_answers["episode"][1], atol=1e-2)
@@ -420,7 +420,7 @@ def test_star_is_read_through_its_pooler(hub_answers: dict[str, Any]) -> None:
     revision, vectors = hub_answers["star"]
     assert revision == hub_answers["commits"]["AIDA-UPM/star"]
     assert np.allclose(vectors, torch.nn.functional.normalize(pooled, dim=1), atol=1e-5)
-    assert np.shape(hub_answers["styles"][1]) == (2, 48)
+    assert np.shape(hub_answers["styles"][1]) == (2, 768)
 
 
 def test_a_model_without_its_pooler_is_refused(hub_answers: dict[str, Any], tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from mteb.models import SearchProtocol
 
+from obliq_eval.catalogue import Origin
 from obliq_eval.errors import UserError
-from obliq_models.retrievers.base import Retriever, Texts
+from obliq_models.repositories import Repository
+from obliq_models.retrievers.base import Retriever, Texts, check_dims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -116,3 +118,50 @@ def test_an_instruction_follows_the_query_as_in_mteb() -> None:
     told = {"id": ["q1", "q2"], "text": ["x", "y"], "instruction": ["say why", None]}
     model.search(datasets.Dataset.from_dict(told), top_k=1)
     assert model.seen == ["x say why", "y"]
+
+
+A, B = "a" * 40, "b" * 40
+
+
+@pytest.mark.parametrize(
+    ("given", "sources", "revision"),
+    [
+        ("main", [Repository("o/m", A, "main")], A),
+        (A, [Repository("o/m", A, A)], A),
+        ("main", [Repository("o/m", A, "main"), Repository("o/base", B)], f"{A}-{B[:12]}"),
+        (A, [Repository("o/m", A, A), Repository("o/base", B, B)], A),
+        ("hash", [Repository("/a/folder"), Repository("o/base", B)], f"hash-{B[:12]}"),
+        ("hash", [Repository("o/m", A, "main")], f"hash-{A[:12]}"),
+        ("hash", [Repository("/a/folder")], "hash"),
+    ],
+)
+def test_results_are_kept_under_the_commits_that_were_loaded(
+    given: str, sources: list[Repository], revision: str
+) -> None:
+    """What may be another commit tomorrow is named, so that mteb never serves numbers of another model.
+
+    A pinned commit that was asked for stands for itself; a folder's content is part of the hash that is its revision.
+    """
+    model = Numbers()
+    model.sources = sources
+    asked = mteb.get_model_meta("mteb/baseline-bm25s").model_copy(update={"revision": given})
+    model.mteb_model_meta = asked
+    assert model.mteb_model_meta is not None
+    assert model.mteb_model_meta.revision == revision
+    told = [str(source) for source in sources if source.commit]
+    assert (model.mteb_model_meta.loader_kwargs or {}).get("loaded", "") == ", ".join(told)
+    assert asked.revision == given
+    model.origin = Origin("m:f", "o/m", {"revision": given})
+    model.origin = Origin("m:around", "o/m", {})
+    assert model.origin is not None
+    assert model.origin.reference == "m:f"
+    commits = {key: one.commit for key, one in zip(("revision", "base_revision"), sources, strict=False) if one.commit}
+    assert model.origin.settings == {"revision": given, **commits}
+
+
+def test_vectors_of_another_length_than_declared_are_refused() -> None:
+    check_dims("o/m", 48, 48)
+    check_dims("o/m", 48, None)
+    check_dims("o/m", None, 48)
+    with pytest.raises(UserError, match="its vectors have 48 dimensions, and 3072 are declared"):
+        check_dims("o/m", 48, 3072)

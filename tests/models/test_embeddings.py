@@ -160,9 +160,9 @@ def test_each_distinct_text_is_encoded_once() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=3), max_size=12), st.integers(1, 4))
+@given(st.lists(st.text(max_size=3), max_size=12), st.integers(1, 4))
 def test_any_texts_get_the_vectors_of_the_encoder(texts: list[str], size: int) -> None:
-    """Nul bytes, halves of surrogate pairs and empty texts are texts as any other."""
+    """Nul bytes and empty texts are texts as any other."""
     encoder = Hashing()
     assert values(embed(encoder, texts, "document", shard=size)) == expected(texts)
     assert encoder.asked in (list(dict.fromkeys(texts)), [])
@@ -466,7 +466,7 @@ class Scripted:
     def __init__(self, *made: tuple[int, Encoded]) -> None:
         self.made = made
 
-    def encode(self, shards: Iterator[tuple[int, list[str]]], *_: str) -> Any:
+    def encode(self, shards: Iterator[tuple[int, list[str]]], _: object) -> Any:
         assert [number for number, _ in shards] == [0, 1]
         yield from self.made
 

@@ -14,7 +14,7 @@ import torch
 from obliq_eval.catalogue import Loader, Origin
 from obliq_eval.errors import MissingExtraError, UserError
 from obliq_models.embeddings import embed
-from obliq_models.engines import Local, PoolEngine, RayEngine
+from obliq_models.engines import Job, Local, PoolEngine, RayEngine
 from obliq_models.engines.base import Replica, origin_of, threads_here
 
 if TYPE_CHECKING:
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from obliq_models.embeddings import Embeddings
-    from obliq_models.encoders.base import Encoder
+    from obliq_models.encoders.base import Encoder, Role
 
 TEXTS = [f"text {number}" for number in range(10)]
+JOB = Job({"role": "document", "instruction": ""})
 FAKE = '''
 """A complete encoder whose vectors are products of large matrices, in which another number of threads may show."""
 
@@ -95,6 +96,10 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
     return lambda **settings: Loader("fake_model:load")(
         "org/fake", revision="1", log=str(tmp_path / "calls"), **settings
     )
+
+
+def job_of(model: Any, role: Role = "document") -> Job:
+    return Job(model.encoder.key(role))
 
 
 def calls(tmp_path: Path) -> list[list[str]]:
@@ -169,7 +174,7 @@ def test_what_goes_wrong_in_a_process_is_told_here(
 def test_a_model_that_cannot_be_built_there_is_told_here(model: Callable[..., Any]) -> None:
     origin = Origin("fake_model:load", "org/fake", {"log": "", "fault": "at once"})
     with pytest.raises(UserError, match="org/fake is no model"):
-        list(PoolEngine(origin, ["cpu"]).encode(iter([(0, ["a"])]), "document", ""))
+        list(PoolEngine(origin, ["cpu"]).encode(iter([(0, ["a"])]), JOB))
 
 
 def test_a_pool_takes_shards_when_somebody_is_free(model: Callable[..., Any]) -> None:
@@ -181,7 +186,7 @@ def test_a_pool_takes_shards_when_somebody_is_free(model: Callable[..., Any]) ->
             taken.append(number)
             yield number, ["a"]
 
-    made = PoolEngine(model().origin, ["cpu", "cpu"]).encode(shards(), "document", "")
+    made = PoolEngine(model().origin, ["cpu", "cpu"]).encode(shards(), job_of(model()))
     next(made)
     assert len(taken) <= 3
     made.close()  # type: ignore[attr-defined]
@@ -189,7 +194,7 @@ def test_a_pool_takes_shards_when_somebody_is_free(model: Callable[..., Any]) ->
 
 def test_no_shard_starts_no_process(model: Callable[..., Any], tmp_path: Path) -> None:
     origin = model().origin
-    assert list(PoolEngine(origin).encode(iter(()), "document", "")) == []
+    assert list(PoolEngine(origin).encode(iter(()), JOB)) == []
     assert embed(model().encoder, [], "document", engine=RayEngine(origin)).matrix().shape == (0, 8)
 
 
@@ -197,8 +202,9 @@ def test_a_replica_is_built_once_with_its_device_and_threads(model: Callable[...
     before = torch.get_num_threads()
     try:
         replica = Replica(model().origin, "cpu:0", before + 1)
-        first = replica.encode(["a"], "query", "")
-        assert np.array_equal(first.vectors, replica.encode(["a"], "query", "").vectors)
+        job = job_of(model(), "query")
+        first = replica.encode(["a"], job)
+        assert np.array_equal(first.vectors, replica.encode(["a"], job).vectors)
     finally:
         torch.set_num_threads(before)
     assert [told[1:] for told in calls(tmp_path)] == [["cpu:0", str(before + 1), "a"]] * 2
@@ -215,14 +221,14 @@ def test_a_model_built_by_hand_cannot_be_built_elsewhere(model: Callable[..., An
 
 def test_local_keeps_the_order(model: Callable[..., Any]) -> None:
     encoder: Encoder = model().encoder
-    made = list(Local(encoder).encode(iter([(3, ["a"]), (1, ["b", "c"])]), "query", ""))
+    made = list(Local(encoder).encode(iter([(3, ["a"]), (1, ["b", "c"])]), Job(encoder.key("query"))))
     assert [(number, len(encoded.vectors)) for number, encoded in made] == [(3, 1), (1, 2)]
 
 
 def test_without_ray_the_extra_is_named(model: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'obliq\[ray\]'"):
-        list(RayEngine(model().origin).encode(iter([(0, ["a"])]), "document", ""))
+        list(RayEngine(model().origin).encode(iter([(0, ["a"])]), JOB))
 
 
 def test_ray_makes_the_same_bytes_though_a_worker_is_killed(
@@ -238,3 +244,75 @@ def test_ray_makes_the_same_bytes_though_a_worker_is_killed(
     assert sorted(text for *_, text in told) == sorted([*TEXTS[::2], "text 2"])
     assert str(os.getpid()) not in {process for process, *_ in told}
     assert {threads for _, _, threads, _ in told} == {str(torch.get_num_threads())}
+
+
+@pytest.mark.parametrize("kind", ["local", "pool"])
+def test_an_engine_that_holds_another_encoder_is_refused(
+    model: Callable[..., Any], kind: str, obliq_home: Path
+) -> None:
+    """Vectors of revision 2 are asked for, and the engine holds revision 1, of as many dimensions."""
+    made, wanted = model(), model().encoder
+    wanted.revision = "2"
+    engine = Local(made.encoder) if kind == "local" else PoolEngine(made.origin, ["cpu"])
+    with pytest.raises(UserError, match=r"holds another encoder .*: revision is '1', not '2'"):
+        embed(wanted, TEXTS, "document", engine=engine)
+    assert not list(obliq_home.rglob("shard-*"))
+
+
+def test_other_processes_keep_to_the_batch_size(model: Callable[..., Any]) -> None:
+    class Sized:
+        batch_size: int | None = None
+
+        def key(self, role: str, instruction: str) -> dict[str, str]:
+            return {"role": role, "instruction": instruction}
+
+        def encode(self, *_: object) -> int | None:
+            return self.batch_size
+
+    sized: Any = Sized()
+    assert Job({"role": "query", "instruction": ""}, 3).encode(sized, ["a"]) == 3  # type: ignore[comparison-overlap]
+
+
+def test_within_a_shard_an_encoder_may_tell_how_far_it_is(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
+    """An encoder of this process moves the bar; one of another process cannot."""
+    from obliq_models import embeddings
+
+    moved: list[int] = []
+
+    class Bar:
+        disable, n = False, 0
+
+        def update(self, count: int) -> None:
+            moved.append(count)
+            self.n += count
+
+    encoder = model().encoder
+    bar = Bar()
+    with embeddings._watched(Local(encoder), bar):
+        encoder.watch(3)
+    assert encoder.watch is None
+    with embeddings._watched(PoolEngine(model().origin, ["cpu"]), bar):
+        assert encoder.watch is None
+    assert moved == [3]
+
+
+UNGUARDED = """
+from obliq_eval.catalogue import Loader
+from obliq_models.embeddings import embed
+from obliq_models.engines import PoolEngine
+
+made = Loader("fake_model:load")("org/fake", revision="1", log="log")
+found = embed(made.encoder, ["a", "b"], "document", shard=1, engine=PoolEngine(made.origin, ["cpu"]))
+print("encoded", found.encoded)
+"""
+
+
+def test_a_script_without_a_guard_is_not_run_again(model: Callable[..., Any], tmp_path: Path) -> None:
+    """Run again in each process it would wait there for the lock that it holds here."""
+    import subprocess
+
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert (done.stdout, done.returncode) == ("encoded 2\n", 0), done.stderr

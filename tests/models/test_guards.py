@@ -157,8 +157,10 @@ def test_what_a_damaged_file_raises_is_one_sentence(bert: Path) -> None:
     assert "\n" not in str(caught.value)
     weights.unlink()
     (bert / "pytorch_model.bin").write_bytes(b"no archive")
-    with pytest.raises(UserError, match=r"^me/mine: cannot load a model from .*bert: "):
+    with pytest.raises(UserError, match=r"^me/mine: .*bert holds its weights only as pytorch_model\.bin"):
         load(bert)
+    with pytest.raises(UserError, match=r"^me/mine: cannot load a model from .*bert: "):
+        load(bert, allow_pickle=True)
 
 
 def test_a_first_text_must_give_the_declared_dimension(bert: Path) -> None:

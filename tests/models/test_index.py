@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path  # noqa: TC003 -- hypothesis reads the annotations
 from typing import TYPE_CHECKING, Any
 
+import datasets
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -179,6 +180,8 @@ def test_an_object_has_to_be_given_again(tmp_path: Path) -> None:
         ({"texts": ["a"], "k": 0}, "at least one"),
         ({"texts": ["a"], "excluded": [["01"]]}, "no document with the id '01'"),
         ({"texts": ["a"], "excluded": [["1"], ["1"]]}, "1 queries and 2 lists"),
+        ({"texts": ["a"], "excluded": ["1"]}, "put the one id into brackets"),
+        ({"texts": ["a\ud800"]}, "a query holds half of a surrogate pair"),
         ({"texts": ["a"], "approximate": True}, "no approximate index"),
     ],
 )
@@ -194,6 +197,11 @@ def test_what_cannot_be_asked_is_told(arguments: dict[str, Any], told: str, tmp_
         ([("1", "a"), ("2", "b"), ("1", "c")], "document '1' occurs more than once"),
         ({}, "no documents"),
         ({"a\0b": "a"}, "NUL"),
+        ({7: "a"}, "the id 7 is not a string"),
+        ({"a": None}, "the text of 'a' is no string"),
+        ({"a": "half \ud800"}, "the text of 'a' is no string"),
+        (datasets.Dataset.from_dict({"id": [7], "text": ["a"]}), "no column 'id' of strings"),
+        (datasets.Dataset.from_dict({"id": ["7"], "body": ["a"]}), "no column 'text' of strings"),
     ],
 )
 def test_documents_that_cannot_be_indexed(documents: Any, told: str, tmp_path: Path) -> None:
@@ -237,16 +245,109 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
         (index_files.DOCUMENTS, "gone or damaged"),
         ("vectors/shard-00000.npy", "not whole"),
         ("vectors/manifest.json", "gone or damaged"),
+        ("vectors/rows.npy", "not whole"),
     ],
 )
 def test_a_damaged_index_is_told(file: str, told: str, tmp_path: Path) -> None:
-    Index.build({str(n): "a" * n for n in range(50)}, model(), tmp_path / "i")
+    Index.build({str(n): "a" * (n // 2) for n in range(50)}, model(), tmp_path / "i")
     target = tmp_path / "i" / file
     content = target.read_bytes()
     target.unlink()  # not through the second name of the file
     target.write_bytes(content[: len(content) // 2])
     with pytest.raises(UserError, match=told):
         Index.open(tmp_path / "i", model()).search(["a"])
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "told"),
+    [
+        ("vectors/rows.npy", lambda rows: rows + 1, "not whole"),  # the last text has no vector
+        ("vectors/rows.npy", lambda rows: rows - 1, "not whole"),
+        ("vectors/rows.npy", lambda rows: rows.astype(float), "not whole"),
+        ("vectors/shard-00000.npy", lambda vectors: vectors * np.float32("nan"), "a score is no number"),
+    ],
+)
+def test_damage_that_leaves_the_size_is_told(file: str, change: Any, told: str, tmp_path: Path) -> None:
+    Index.build({"1": "a", "2": "b", "3": "b"}, model(), tmp_path / "i")
+    target = tmp_path / "i" / file
+    values = np.load(target)
+    target.unlink()
+    np.save(target, change(values))
+    with pytest.raises(UserError, match=told):
+        Index.open(tmp_path / "i", model()).search(["a"])
+
+
+@pytest.mark.parametrize("field", ["dims", "texts", "shard"])
+def test_a_manifest_of_other_types_is_told(field: str, tmp_path: Path) -> None:
+    Index.build({"1": "a"}, model(), tmp_path / "i")
+    file = tmp_path / "i" / "vectors" / "manifest.json"
+    told = json.loads(file.read_text())
+    file.unlink()
+    file.write_text(json.dumps({**told, field: "many"}))
+    with pytest.raises(UserError, match="gone or damaged"):
+        Index.open(tmp_path / "i", model()).search(["a"])
+
+
+def test_an_index_that_was_replaced_is_not_answered_from_both(tmp_path: Path) -> None:
+    """Opened, but not asked yet; the new one has as many documents."""
+    Index.build({"1": "a", "2": "b"}, model(), tmp_path / "i")
+    opened, asked = (Index.open(tmp_path / "i", model()) for _ in range(2))
+    before = asked.search(["a"], 1)
+    Index.build({"1": "b", "2": "a"}, model(), tmp_path / "i", force=True)
+    assert before == [(Hit("1", 1.0, "a"),)]
+    for index in (opened, asked):
+        with pytest.raises(UserError, match="was replaced while it was open"):
+            index.search(["a"])
+
+
+def test_vectors_of_other_documents_are_refused(tmp_path: Path) -> None:
+    Index.build({"1": "a", "2": "b"}, model(), tmp_path / "i")
+    Index.build({"1": "b", "2": "a"}, model(), tmp_path / "j")
+    shutil.rmtree(tmp_path / "i" / "vectors")
+    shutil.copytree(tmp_path / "j" / "vectors", tmp_path / "i" / "vectors")
+    with pytest.raises(UserError, match="its vectors are not its documents'"):
+        Index.open(tmp_path / "i", model()).search(["a"])
+
+
+def test_what_another_process_has_written_meanwhile_stays(tmp_path: Path) -> None:
+    class Slow(Bag):
+        def run(self, texts: Sequence[str], role: str, instruction: str) -> Encoded:
+            if not (tmp_path / "i").exists():
+                Index.build({"theirs": "a"}, model(), tmp_path / "i")
+            return super().run(texts, role, instruction)
+
+    with pytest.raises(UserError, match="is an index already"):
+        Index.build({"ours": "b"}, DenseRetriever(Slow(revision="2")), tmp_path / "i")
+    assert len(Index.open(tmp_path / "i", model()).search(["a"], 9)[0]) == 1
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".part")] == []
+
+
+def test_a_link_to_an_index_stays_a_link(tmp_path: Path) -> None:
+    Index.build({"1": "a"}, model(), tmp_path / "disk" / "i")
+    (tmp_path / "i").symlink_to(tmp_path / "disk" / "i")
+    Index.build({"2": "a"}, model(), tmp_path / "i", force=True)
+    assert (tmp_path / "i").is_symlink()
+    assert [hit.id for hit in Index.open(tmp_path / "disk" / "i", model()).search(["a"])[0]] == ["2"]
+    assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["i"]
+
+
+class Thirds(Bag):
+    """Vectors that float16 rounds."""
+
+    def run(self, texts: Sequence[str], role: str, instruction: str) -> Encoded:
+        found = super().run(texts, role, instruction)
+        return Encoded((found.vectors / 3 + 0.01).astype(np.float32), found.tokens)
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16", "bfloat16"])
+def test_an_index_ranks_as_an_evaluation_does(storage: Any, tmp_path: Path, table: Any) -> None:
+    """Queries are rounded as in an evaluation, and no task's prompt stands before them."""
+    made = DenseRetriever(Thirds(), storage=storage)
+    made.index(table(many()))
+    expected = made.search(table({"q": "abca", "r": "d dd"}), top_k=20)
+    Index.build(many(), made, tmp_path / "i")
+    found = Index.open(tmp_path / "i", DenseRetriever(Thirds(), storage=storage)).search(["abca", "d dd"], 20)
+    assert [[(hit.id, hit.score) for hit in hits] for hits in found] == [list(row.items()) for row in expected.values()]
 
 
 def test_what_is_not_there_or_of_another_form_is_told(tmp_path: Path) -> None:

@@ -163,3 +163,12 @@ def test_no_queries_and_no_documents(folder: Path) -> None:
     assert model.search(queries(["one"]), top_k=3) == {"q0": {}}
     model.index(corpus(["one"]))
     assert model.search(queries([]), top_k=3) == {}
+
+
+def test_a_multi_vector_model_is_not_pooled_into_one(tmp_path: Path) -> None:
+    """Sentence-transformers would do so with a line in its log."""
+    from obliq_models.retrievers import dense
+
+    (twin,) = twin_repos(tmp_path, only=["lightonai/LateOn"])
+    with pytest.raises(UserError, match="is a MultiVectorEncoder, not a model with one vector for each text"):
+        dense.load("local/mine", path=str(twin.folder))

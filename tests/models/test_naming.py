@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,7 +108,7 @@ def test_the_models_that_a_text_builds_on_are_told_without_reading_weights(tmp_p
     (tmp_path / "own.toml").write_text('name = "x"\npath = "weights"\n')
     for text, aliases in (
         ("obliq-ir@nowhere", ["obliq-ir"]),
-        (f"fuse:bm25,obliq-ir@x,{tmp_path}/m.toml", ["bm25", "obliq-ir", "obliq-ir"]),
+        (f"fuse:bm25,obliq-ir@x,{tmp_path}/m.toml", ["bm25", "obliq-ir"]),
         (f"{tmp_path}/own.toml", []),
     ):
         assert [entry.alias for entry in origins(text)] == aliases
@@ -172,3 +173,42 @@ def test_a_fusion_sums_reciprocal_ranks_and_an_excluded_document_takes_none(
     assert model.accepts_exclusions  # type: ignore[union-attr]
     plain = model.search(table({"q": "cat"}), top_k=10, **told)["q"]  # type: ignore[arg-type]
     assert plain["a"] == pytest.approx(1 / 62)
+
+
+def test_what_an_agent_searches_with_is_told_of_and_never_itself(tmp_path: Path) -> None:
+    """Its terms and risks hold as well: of the retriever in the file, or else of the table's own."""
+    assert [entry.alias for entry in origins("gpt-multihop")] == ["gpt-multihop", "gemini-2-embedding"]
+    file = tmp_path / "agent.toml"
+    start = 'name = "x"\nmodel = "oracle-tournament"\n'
+    file.write_text(start + 'retriever = ["luar", "fuse:bm25,obliq-ir"]\n')
+    assert [entry.alias for entry in origins(str(file))] == ["oracle-tournament", "luar", "bm25", "obliq-ir"]
+    for text in ("agent.toml", "fuse:bm25,agent.toml"):
+        file.write_text(f'{start}retriever = "{text.replace("agent", str(tmp_path / "agent"))}"\n')
+        with pytest.raises(UserError, match="searches with itself"):
+            find(str(file))
+
+
+def test_a_revision_covers_what_links_lead_to_and_not_where_a_folder_lies(adapter: Path, tmp_path: Path) -> None:
+    pooling = tmp_path / "elsewhere"
+    pooling.mkdir()
+    (pooling / "config.json").write_text("1")
+    (adapter / "1_Pooling").symlink_to(pooling, target_is_directory=True)
+    found = derived.fingerprint(adapter)
+    plain = tmp_path / "naïve @,+ folder"
+    shutil.copytree(adapter, plain)  # the link's content in its place
+    assert derived.fingerprint(plain) == found
+    (pooling / "config.json").write_text("2")
+    assert derived.fingerprint(adapter) != found
+    (adapter / "loop").symlink_to(adapter, target_is_directory=True)
+    with pytest.raises(UserError, match="loop is a link to a folder that it is in"):
+        derived.fingerprint(adapter)
+
+
+def test_the_place_may_be_written_in_any_way(adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative, through a link, with blanks, accents and signs that mean something elsewhere: one revision."""
+    odd = adapter.rename(tmp_path / "naïve @,+ folder")
+    (tmp_path / "link").symlink_to(odd, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    found = [find(f"obliq-ir@{place}") for place in (odd, odd.name, f"./{odd.name}/", "link")]
+    assert len({entry.revision for entry in found}) == 1
+    assert {entry.settings["path"] for entry in found} == {str(odd)}

@@ -85,3 +85,6 @@ def test_every_key_that_the_readme_shows_works(
     assert stored.manifest is not None
     cut = {"truncated document texts": 1, "truncated query texts": 1}
     assert {key: stored.manifest.counts[key] for key in cut} == cut
+    (result,) = json.loads(Path(found["result"]).read_text("utf-8"))["scores"]["test"]
+    assert (result["truncated_document_texts"], result["truncated_query_texts"]) == (1, 1)
+    assert result["lost_document_tokens"] == stored.manifest.counts["lost document tokens"] > 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from obliq_eval.errors import UserError
-from obliq_models.repositories import Repository, settle
+from obliq_models.repositories import Repository, local_base, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,3 +40,17 @@ def test_a_file_that_holds_no_object_is_named(tmp_path: Path, content: str, mess
 def test_what_can_be_no_repository_is_said() -> None:
     with pytest.raises(UserError, match="neither a folder nor a name on the hub"):
         settle("/no/such/folder", None)
+
+
+def test_a_folder_that_lies_here_takes_no_repositorys_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor may it run the code that is trusted under that name; as a path, or with its whole path, it is taken."""
+    name = "DataScience-UIBK/OBLIQ-IR-3B-LoRA"
+    (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"the folder {name} in .* hides the repository of this name"):
+        settle(name)
+    assert settle("any/name", "main", path=name) == Repository(name)
+    assert settle(str(tmp_path / name)).place == str(tmp_path / name)
+    assert local_base(name) is None
+    with pytest.raises(UserError, match="there is no folder x{300}"):
+        settle("any/name", path="x" * 300)

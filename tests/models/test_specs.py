@@ -12,7 +12,7 @@ from obliq_eval.errors import UserError
 from obliq_models import specs
 from obliq_models.encoders.sentence import SentenceEncoder
 from obliq_models.retrievers.dense import DenseRetriever
-from obliq_models.specs import fingerprint, read_spec
+from obliq_models.specs import anchored, fingerprint, read_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,3 +182,55 @@ def test_a_checkpoint_by_file_takes_the_base_beside_the_file_and_keys_of_its_loa
     assert (entry.query_prefix, entry.licence) == ("query: ", "mit")
     (tmp_path / "base" / "config.json").write_text('{"other": 1}')
     assert read_spec(write(tmp_path, spec)).revision != entry.revision
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('model = "oracle-tournament"\nsolutions = "a\\u0000b"\n', "solutions: it holds a NUL character"),
+        ('model = "obliq-ir"\nbase = ""\n', "base: it is empty; leave it out"),
+        ('model = "luar"\nretriever = 7\n', "retriever"),
+        ('model = "bm25"\nwindow = 32\n', "window means nothing beside model bm25"),
+    ],
+)
+def test_values_that_name_nothing_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    from obliq_models.naming import find
+
+    with pytest.raises(UserError, match=message):
+        find(str(write(tmp_path, f'name = "x"\n{text}')))
+
+
+def test_every_loader_takes_what_its_entry_tells_one_to_set(tmp_path: Path) -> None:
+    """Pickles may be allowed wherever the table says that there are only pickles.
+
+    Gemini may have the task in the text, and vectors that are shorter than the table says.
+    """
+    for alias, line in (
+        ("star", "allow_pickle = true"),
+        ("style-embedding", "allow_pickle = true"),
+        ("luar", "window = 32\nepisode = 4"),
+        ("luar", 'allow_pickle = true\nrevision = "6bbc5d9bd99209d2e63604f18e60e519838f74c5"'),
+        ("lateon", "document_length = 512"),
+        ("qwen3-embed-0.6b", 'dtype = "float32"'),
+        ("gemini-2-embedding", 'task_as = "text"\nstorage = "float16"'),
+    ):
+        entry = read_spec(write(tmp_path, f'name = "x"\nmodel = "{alias}"\n{line}\n'))
+        for pair in line.splitlines():
+            key, value = pair.split(" = ")
+            found = {**entry.settings, "document_length": entry.document_length, "revision": entry.settings["at"]}[key]
+            assert str(found).lower() == value.strip('"')
+    shorter = read_spec(write(tmp_path, 'name = "x"\nmodel = "gemini-2-embedding"\ndimensions = 768\n'))
+    assert shorter.dims == 768
+
+
+def test_what_stands_after_m_is_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a+b").mkdir()
+    for text, whole in (
+        ("minilm", "minilm"),
+        ("luar+listwise", "luar+listwise"),
+        ("x.toml", f"{tmp_path}/x.toml"),
+        ("obliq-ir@run 7", f"obliq-ir@{tmp_path}/run 7"),
+        ("obliq-ir@a+b", f"obliq-ir@{tmp_path}/a+b"),
+        ("fuse:bm25, x.toml,minilm@y", f"fuse:bm25,{tmp_path}/x.toml,minilm@{tmp_path}/y"),
+    ):
+        assert anchored(text, tmp_path) == whole

@@ -380,3 +380,13 @@ def test_retry_after_is_a_number_or_a_date() -> None:
 )
 def test_an_address_is_shown_without_secrets(address: str, found: str) -> None:
     assert shown(address) == found
+
+
+@pytest.mark.parametrize("status", [302, 307])
+def test_neither_key_nor_texts_follow_to_another_address(server: EmbeddingsServer, status: int) -> None:
+    """Such an address is nobody whom the user has named; Google's client would take the key along."""
+    with EmbeddingsServer(dims=16) as other:
+        server.inject(Fault(times=None, status=status, location=f"{other.url}/elsewhere"))
+        with pytest.raises(UserError, match=rf"sends requests on to another address \(status {status}\)"):
+            encoder(server).encode(["a text"], "query")
+        assert other.requests == []

@@ -181,3 +181,13 @@ def test_load(server: EmbeddingsServer) -> None:
     model = gemini.load("local/gemini", "1", dimensions=16, device="cpu")
     assert model.encoder.dims == 16
     assert server.requests == []
+
+
+@pytest.mark.parametrize("status", [302, 307])
+def test_neither_key_nor_texts_follow_to_another_address(server: EmbeddingsServer, status: int) -> None:
+    """Such an address is nobody whom the user has named; Google's client would take the key along."""
+    with EmbeddingsServer(["gemini-embedding-2"]) as other:
+        server.inject(Fault(times=None, status=status, location=f"{other.url}/elsewhere"))
+        with pytest.raises(UserError, match=rf"sends requests on to another address \(status {status}\)"):
+            encoder().encode(["a text"], "query")
+        assert other.requests == []

@@ -88,7 +88,10 @@ def test_batches_keep_to_tokens_and_texts(tiny_model: Tiny) -> None:
     shapes: list[tuple[int, int]] = []
     encoder = SentenceEncoder(model, "tiny", None, batch_tokens=40, batch_size=3)
     model[0].register_forward_pre_hook(lambda _, args: shapes.append(tuple(args[0]["input_ids"].shape)))
+    told: list[int] = []
+    encoder.watch = told.append
     encoder.encode(MIXED, "document")
+    assert told == [rows for rows, _ in shapes]  # how far it is, batch by batch
     assert sum(rows for rows, _ in shapes) == len(MIXED)
     assert all(rows == 1 or (rows <= 3 and rows * width <= 40) for rows, width in shapes)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +17,7 @@ from obliq_eval.demo.personalities import Answer, Asked, cutting, dropping, perf
 from obliq_eval.errors import MissingExtraError, UserError
 from obliq_models.llm.answers import ranking, ranking_schema
 from obliq_models.llm.cache import Cache
-from obliq_models.llm.client import Client
+from obliq_models.llm.client import Client, Failure
 from obliq_models.llm.protocol import Backend, CallError, Request
 from obliq_models.llm.retry import Retries
 
@@ -278,7 +281,7 @@ def test_passing_failures_are_repeated(status: int, ask: Callable[..., Request])
 @pytest.mark.parametrize(
     "raw",
     [{}, [], "text", None, {"choices": []}, {"choices": None}, {"choices": [{}]}, {"choices": [{"message": "x"}]},
-     {"choices": [{"message": {"content": 7}}]}, {"error": {"message": "down"}}],
+     {"choices": [{"message": {"content": 7}}]}, {"error": {"message": "down"}}, {"error": 7}],
 )  # fmt: skip
 def test_what_is_no_completion_is_told(raw: object, ask: Callable[..., Request]) -> None:
     """A gateway may say anything with status 200."""
@@ -294,6 +297,81 @@ def test_pages_instead_of_json_are_told(ask: Callable[..., Request]) -> None:
         client = client_of(server, retries=Retries(attempts=1))
         with client, pytest.raises(CallError, match="something else than a chat completion"):
             client.run(client.ask(ask()))
+
+
+def test_nesting_without_end_is_told(ask: Callable[..., Request]) -> None:
+    with LlmServer(lambda _: Answer(raw=b"[" * 200_000)) as server:
+        client = client_of(server, retries=Retries(attempts=1))
+        with client, pytest.raises(CallError, match="something else than a chat completion"):
+            client.run(client.ask(ask()))
+
+
+def test_an_error_under_status_200_is_repeated_without_the_key(
+    ask: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    raw = {"error": {"message": f"no memory is left for {SECRET}"}}
+    with LlmServer(lambda _: Answer(raw=raw)) as server:
+        client = client_of(server, retries=Retries(attempts=1))
+        with client, pytest.raises(CallError, match=r"it says: no memory is left for \[key\]"):
+            client.run(client.ask(ask()))
+
+
+@pytest.mark.parametrize(
+    "usage",
+    ["many", [1, 2], 7, {"prompt_tokens": -5, "completion_tokens": 2}, {"prompt_tokens": 9**30, "completion_tokens": 1},
+     {"prompt_tokens": True, "completion_tokens": True}, {"prompt_tokens": 5.5, "completion_tokens": 1}],
+)  # fmt: skip
+def test_token_counts_that_make_no_sense_are_guessed(usage: object, ask: Callable[..., Request]) -> None:
+    """A prompt of 40 characters are 10 tokens, an answer of 8 two."""
+    raw = {"choices": [{"message": {"content": "12345678"}, "finish_reason": "stop"}], "usage": usage}
+    with LlmServer(lambda _: Answer(raw=raw)) as server, client_of(server) as client:
+        found = client.run(client.ask(ask("0123456789" * 4)))
+        assert (found.prompt_tokens, found.completion_tokens) == (10, 2)
+        assert client.backend.counts["answers without token counts, which were guessed"] == 1
+
+
+@pytest.mark.parametrize("word", ["max_tokens", "model_length", "max_length"])
+def test_other_words_for_a_cut_answer(word: str, ask: Callable[..., Request]) -> None:
+    raw = {"choices": [{"message": {"content": "half an ans"}, "finish_reason": word}]}
+    with LlmServer(lambda _: Answer(raw=raw)) as server, client_of(server) as client:
+        assert not client.run(client.ask(ask())).complete
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"content": None, "reasoning_content": RANKED}, {"content": "", "tool_calls": [{"id": "a", "type": "function"}]}],
+)
+def test_thinking_and_tool_calls_alone_are_no_answer(message: object, rank: Request) -> None:
+    """What a server calls thinking is never read, and that there was nothing else is counted."""
+    raw = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    with LlmServer(lambda _: Answer(raw=raw)) as server, client_of(server) as client:
+        found = client.run(client.ask_valid(rank, lambda text: ranking(text, 3), attempts=2))
+        assert isinstance(found, Failure)
+        assert client.backend.counts["answers without a text, such as thinking or tool calls alone"] == 2
+
+
+def test_an_answer_that_drips_is_given_up(ask: Callable[..., Request]) -> None:
+    """One byte after the other keeps a connection alive for ever; a call's time has an end all the same."""
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            while not done.wait(0.02):
+                connection.sendall(b" ")
+
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,))
+        thread.start()
+        backend = OpenAIBackend(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1", timeout=0.5)
+        client = Client(backend, retries=Retries(attempts=1))
+        with client, pytest.raises(CallError, match="did not answer within"):
+            client.run(client.ask(ask()))
+        done.set()
+        thread.join()
 
 
 def test_an_answer_without_content_is_empty(ask: Callable[..., Request]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from obliq_eval.errors import UserError
+from obliq_models.llm.cache import ReplayError
+from obliq_models.llm.protocol import Request, Response, key_of
 from obliq_models.llm.settings import SERVER, LLMSettings
 
 
@@ -54,6 +56,18 @@ def test_a_missing_model_or_server_shows_how_to_name_it(monkeypatch: pytest.Monk
         LLMSettings.read().check()
     LLMSettings.read(model="m").check()
     LLMSettings(model="m", backend="transformers").check()  # needs no server
+
+
+def test_a_replay_needs_no_server() -> None:
+    """What was answered can be read again where no server is, and only what was not is an error."""
+    pytest.importorskip("openai", reason="the extra `openai` is optional")
+    request = Request((("user", "hello"),), "m")
+    with LLMSettings(model="m", replay=True).open() as client:
+        assert client.cache is not None
+        client.cache.put(key_of(request, client.backend), Response("stored"))
+        assert client.run(client.ask(request)).text == "stored"
+        with pytest.raises(ReplayError, match="no stored answer"):
+            client.run(client.ask(Request((("user", "other"),), "m")))
 
 
 def test_what_answers_is_told_and_no_secret_is(monkeypatch: pytest.MonkeyPatch) -> None:

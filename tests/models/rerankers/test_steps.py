@@ -51,8 +51,9 @@ def test_what_a_name_does_not_spell_out_gives_it_a_tag() -> None:
     ("text", "message"),
     [
         ("listwize", "no reranker is called 'listwize'; did you mean \"listwise\""),
-        ("tourrank-y0", "y is 0, and must be at least 1"),
-        ("listwise-k1", "k is 1, and must be at least 2"),
+        ("tourrank-y999999", "y is 999999, and must be from 1 to 100"),
+        ("tourrank-y0", "y is 0, and must be from 1 to 100"),
+        ("listwise-k1", "k is 1, and must be from 2 to 1,000"),
         ("listwise-k20-s20", "stride is 20, and must be below k, 20"),
         ("listwise-y3", "y means nothing for listwise"),
         ("tourrank-k3", "k means nothing for tourrank"),
