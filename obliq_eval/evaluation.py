@@ -21,7 +21,8 @@ logger = logging.getLogger("obliq")
 PANEL = ("ndcg@10", "ndcg@50", "recall@10", "recall@50", "recall@100", "recall@1000")
 ROUNDING = 2e-5  # mteb rounds its means to five decimals
 CUT = ("truncated ", "lost ")  # counts of a model that whoever reads the result must see
-RERUN_SETTINGS = frozenset({"device", "show_progress_bar"})  # these change how long a run takes, not what it says
+RERUN_SETTINGS = frozenset({"device", "path", "show_progress_bar"})
+"""Settings that do not change what a run says: where and how it runs; what a folder holds is in the revision."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 -- Typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from obliq_eval import show
-from obliq_eval.errors import UserError
+from obliq_eval.errors import MissingExtraError, UserError
 from obliq_models.commands import llm_options as llm_  # noqa: TC001 -- Typer reads the annotations
 from obliq_models.commands import options  # noqa: TC001
 
@@ -171,7 +171,8 @@ def _estimate(
     with ExitStack() as stack:
         stored = None
         if model.model and model.backend == "openai":  # others would be loaded, only to learn what is stored
-            stored = stack.enter_context(replace(model, replay=True).open()).stored
+            with suppress(MissingExtraError):
+                stored = stack.enter_context(replace(model, replay=True).open()).stored
         found = {
             step.name: costs(source, step.build(model), model, stored, calls_per_second=rate,
                              completion_tokens=answer_tokens)

@@ -8,6 +8,7 @@ the retries since every attempt may cost, and inside the limit since what merely
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -97,6 +98,7 @@ class Client:
         self._sleep = sleep
         self._slots = asyncio.Semaphore(concurrency)
         self._calls: dict[str, _Call] = {}
+        self._works: set[asyncio.Task[Any] | None] = set()
         self._loop = Loop()
 
     def __enter__(self) -> Self:
@@ -176,7 +178,8 @@ class Client:
         try:
             return self._loop.run(self._whole(work), self._abandon)
         finally:
-            work.close()  # nothing is left of it, unless it never started
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # it never started; one that did is cancelled in its own thread
 
     def close(self) -> None:
         """Cancel what is on its way, close the backend and end the thread."""
@@ -188,17 +191,23 @@ class Client:
         self._loop.close(last)
 
     async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        self._works.add(task)
         try:
             return await work
         except Exception:
             left = [call.task for call in self._calls.values() if not call.waiters]
             await asyncio.gather(*left, return_exceptions=True)
             raise
+        finally:
+            self._works.discard(task)
 
     async def _abandon(self) -> None:
-        tasks = [call.task for call in self._calls.values()]
+        tasks: list[asyncio.Task[Any]] = [call.task for call in self._calls.values()]
+        tasks += [task for task in self._works if task is not None]
         for task in tasks:
-            task.cancel()
+            if not task.cancelling():  # a second time would stop its cleaning up
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask(self, request: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -162,6 +163,8 @@ class LLMSettings:
             for name, low in least.items()
             if not getattr(self, name) >= low
         ]
+        if self.temperature == math.inf:
+            found.append("temperature is inf, and must be a finite number")
         if self.limit_money is not None and self.prices is None:
             found.append("a limit on money needs a price table: --prices FILE")
         return found

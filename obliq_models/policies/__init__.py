@@ -122,19 +122,27 @@ def from_table(data: Mapping[str, Any], name: str, source: str) -> Policy:
         UserError: If it is not of the form; every problem at once.
     """
     problems = [f"{key} is not a key of a policy{near(key, _KEYS)}" for key in sorted(data.keys() - _KEYS)]
+    kinds = {"about": (str, "a text"), "dev": (dict, "a table")}
+    problems += [
+        f"{key} is {data[key]!r}, not {what}"
+        for key, (kind, what) in kinds.items()
+        if key in data and not isinstance(data[key], kind)
+    ]
     tasks = data.get("tasks")
     if not isinstance(tasks, dict) or not tasks:
         problems.append('it names no task: write [tasks."OBLIQ-Math"] and reranker = "tourrank" below it')
         tasks = {}
     steps: dict[str, Step] = {}
     for task, table in tasks.items():
+        if not isinstance(table, dict):
+            problems.append(f"{task} is {table!r}, not a table with a reranker")
+            continue
         try:
-            steps[task] = Step.of(table if isinstance(table, dict) else {})
+            steps[task] = Step.of(table)
         except UserError as error:
             problems.append(f"{task}: {str(error).removeprefix('the step: ')}")
     raise_all(problems, source)
-    dev = data.get("dev")
-    return Policy(name, steps, str(data.get("about", "")), dev if isinstance(dev, dict) else {})
+    return Policy(name, steps, data.get("about", ""), data.get("dev", {}))
 
 
 def _beside(step: Step, folder: Path) -> Step:

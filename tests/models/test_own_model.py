@@ -88,3 +88,30 @@ def test_every_key_that_the_readme_shows_works(
     (result,) = json.loads(Path(found["result"]).read_text("utf-8"))["scores"]["test"]
     assert (result["truncated_document_texts"], result["truncated_query_texts"]) == (1, 1)
     assert result["lost_document_tokens"] == stored.manifest.counts["lost document tokens"] > 0
+
+
+def test_a_served_model_is_run_and_its_key_stands_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_task: Callable[..., Path]
+) -> None:
+    """The served vectors are those of words, so that the document which shares them is found first."""
+    from obliq_eval.demo.embeddings_server import EmbeddingsServer
+
+    monkeypatch.setattr(catalogue, "_registered", {})
+    monkeypatch.chdir(tmp_path)
+    secret = "sk-not-to-be-written-down"  # noqa: S105 -- the loopback server's
+    data = write_task(
+        {"a": "old ships", "b": "quiet harbour"}, {"q1": "ships", "q2": "harbour"}, {"q1": {"a": 1}, "q2": {"b": 1}}
+    )
+    lines = ['name = "me/served"', 'server = "openai"', 'server_model = "toy-embedding"', 'base_url_env = "MY_SERVER"']
+    (tmp_path / "served.toml").write_text("\n".join([*lines, 'key_env = "MY_KEY"']), "utf-8")
+    with EmbeddingsServer(key=secret) as server:
+        monkeypatch.setenv("MY_SERVER", server.base_url)
+        monkeypatch.setenv("MY_KEY", secret)
+        done = CliRunner().invoke(app, ["run", "-m", "served.toml", "--data", str(data), "--json"])
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)
+    assert found["scores"]["gold"]["ndcg@10"] == 1
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 5
+    assert not [path for path in written if secret.encode() in path.read_bytes()]
+    assert secret not in done.output

@@ -52,5 +52,5 @@ def test_a_folder_that_lies_here_takes_no_repositorys_place(tmp_path: Path, monk
     assert settle("any/name", "main", path=name) == Repository(name)
     assert settle(str(tmp_path / name)).place == str(tmp_path / name)
     assert local_base(name) is None
-    with pytest.raises(UserError, match="there is no folder x{300}"):
+    with pytest.raises(UserError, match=r"there is no folder x{300}$"):
         settle("any/name", path="x" * 300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -279,6 +280,28 @@ except KeyboardInterrupt:
     print("stopped with", len(client.cache), flush=True)
     client.close()
 """
+
+
+def test_after_ctrl_c_nothing_is_left_running() -> None:
+    """Work that takes a while to end, with no call on its way, has ended when `run` is left, and nothing complains."""
+    said: list[object] = []
+    ended: list[bool] = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.2)
+            ended.append(True)
+
+    with Client(FakeBackend(lambda _: "")) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.run(work())
+        assert ended == [True]
+    gc.collect()
+    assert said == []
 
 
 def test_ctrl_c_stops_it_and_keeps_what_is_done(tmp_path: Path) -> None:

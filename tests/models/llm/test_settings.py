@@ -45,6 +45,12 @@ def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         assert part in str(error.value)
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-0.1"])
+def test_a_temperature_is_a_finite_number(value: str) -> None:
+    with pytest.raises(UserError, match="temperature is"):
+        LLMSettings.read(temperature=value)
+
+
 def test_a_missing_model_or_server_shows_how_to_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError) as error:
         LLMSettings.read().open()
