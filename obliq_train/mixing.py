@@ -162,7 +162,12 @@ def _part(data: Mapping[str, Any], folder: Path) -> Part:
 
 def _problems(data: Mapping[str, Any]) -> list[str]:
     found = _faults(data, _RECIPE, "")
-    if data.get("conflicts", "refuse") not in {"refuse", "repair"}:
+    found += [
+        f"{key} is {data[key]}, and must be {least} or more"
+        for key, least in (("seed", 0), ("total", 1))
+        if isinstance(data.get(key), int) and data[key] < least
+    ]
+    if data.get("conflicts", "refuse") not in ("refuse", "repair"):
         found.append(f"conflicts is {data['conflicts']!r}, neither refuse nor repair")
     parts = data.get("part")
     if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):

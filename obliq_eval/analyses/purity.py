@@ -89,7 +89,7 @@ class Purity:
 
     Args:
         whole: All edges.
-        by_k: `{k: the edges of rank k and below}`.
+        by_k: `{k: the edges of rank k and below}` for each rank that there is.
         within: Edges whose ends have the same value of the nuisance field, against the base rates of their strata;
             None without such a field.
         strata: `{value: the edges inside it}`, the largest first.
@@ -206,7 +206,7 @@ def purity(
     kept = [e for e in edges if not held.get(e.anchor, _NONE) & held.get(e.neighbour, _NONE)]
     measure = _Measure(labels, seed, resamples, level)
     base = base_rate(labels, sources) or 0.0
-    most = max((edge.rank for edge in kept), default=0)
+    ranks = sorted({edge.rank for edge in kept})
     within, parts, across = None, dict[str, Share](), 0
     if strata is not None:
         inside = _inside(kept, strata)
@@ -218,7 +218,7 @@ def purity(
     touched = {document for edge in edges for document in edge[:2]}
     return Purity(
         whole=measure.share(kept, [base] * len(kept)),
-        by_k={k: measure.share(up := [e for e in kept if e.rank <= k], [base] * len(up)) for k in range(1, most + 1)},
+        by_k={k: measure.share(up := [e for e in kept if e.rank <= k], [base] * len(up)) for k in ranks},
         within=within,
         strata=dict(sorted(parts.items(), key=lambda item: (-item[1].labelled, item[0]))),
         across=across,

@@ -52,7 +52,7 @@ def purity(
     audit: Annotated[
         str | None, typer.Option("--audit", metavar="NAME", help="What the labels are, if none should be followed.")
     ] = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Resamples of the anchors.")] = 10_000,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, max=1_000_000, help="Resamples of the anchors.")] = 10_000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples.")] = 0,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw purity by k: FILE.svg or FILE.png.")

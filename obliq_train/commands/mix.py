@@ -34,7 +34,7 @@ def mix(
         list[str] | None, typer.Option("--file", metavar="PART=FILE", help="The file of one of the recipe's parts.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of what is drawn and of the order; by default the recipe's.")
+        int | None, typer.Option(min=0, help="Of what is drawn and of the order; by default the recipe's.")
     ] = None,
     conflicts: Annotated[
         str | None, typer.Option(help="Rows whose positive is among their negatives: refuse, or repair.")

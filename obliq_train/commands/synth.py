@@ -51,7 +51,7 @@ def synth(
         list[str] | None, typer.Option("--cap", metavar="MEASURE=MOST", help="Change a cap: coverage=0.2, or =off.")
     ] = None,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Reject queries above the caps.")] = True,
-    seed: Annotated[int, typer.Option(help="Of the choice of documents, and of the language model's samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the choice of documents, and of the language model's samples.")] = 0,
     document_tokens: Annotated[int, typer.Option(min=1, help="Where documents are cut for the prompts.")] = 2048,
     tokenizer: Annotated[str, typer.Option(help="What counts tokens; without it, four characters are a token.")] = "",
     estimate: Annotated[bool, typer.Option("--estimate", help="Say what it will cost, and make no call.")] = False,

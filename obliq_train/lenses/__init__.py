@@ -26,6 +26,7 @@ STAGES = FOLDER / "stages"
 Mechanism = Literal["descriptive", "analogue", "tip-of-the-tongue", "generic"]
 _NEEDED = {"version": int, "purpose": str, "mechanism": str}
 _OPTIONAL = {"attribute": str, "ignore": str, "task": str, "instruction": str, "caps": dict, "describe": dict}
+_PROMPT = {"version": int, "purpose": str, "answer": str, "system": str, "user": str, "schema": dict}
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -129,23 +130,31 @@ def _problems(data: Mapping[str, Any]) -> list[str]:
     known = _NEEDED | _OPTIONAL
     found = [f"{key} is missing" for key in _NEEDED if key not in data]
     found += [f"{key} is not a key of a lens{near(key, known)}" for key in sorted(data.keys() - known.keys())]
-    found += [
-        f"{key} is {type(data[key]).__name__}, not {kind.__name__}"
-        for key, kind in known.items()
-        if key in data and not isinstance(data[key], kind)
-    ]
+    found += _faults(data, known)
     mechanism = data.get("mechanism")
     if isinstance(mechanism, str) and mechanism not in get_args(Mechanism):
         hint = near(mechanism, get_args(Mechanism))
         found.append(f"mechanism is {mechanism!r}, not one of {', '.join(get_args(Mechanism))}{hint}")
-    needed = () if mechanism == "generic" else ("attribute", "ignore")
-    found += [f"{key} is missing or empty: say it in half a sentence" for key in needed if not data.get(key)]
+    if mechanism == "generic":
+        unused = sorted({"attribute", "ignore", "describe"} & data.keys())
+        found += [f"{key} means nothing to the generic mechanism: take it out" for key in unused]
+    else:
+        empty = [key for key in ("attribute", "ignore") if not str(data.get(key, "")).strip()]
+        found += [f"{key} is missing or empty: say it in half a sentence" for key in empty]
     found += [
         f"{key} holds {match[0]}, which would be taken for a placeholder: write it without braces"
         for key in ("attribute", "ignore")
         if isinstance(data.get(key), str) and (match := _PLACEHOLDER.search(data[key]))
     ]
     return found + _cap_problems(data.get("caps", {}))
+
+
+def _faults(data: Mapping[str, Any], known: Mapping[str, type], place: str = "") -> list[str]:
+    return [
+        f"{place}{key} is {type(data[key]).__name__}, not {kind.__name__}"
+        for key, kind in known.items()
+        if key in data and (not isinstance(data[key], kind) or isinstance(data[key], bool))
+    ]
 
 
 def _cap_problems(caps: Any) -> list[str]:
@@ -161,8 +170,9 @@ def _own(path: Path, data: Mapping[str, Any]) -> Prompt:
         UserError: If it lacks a part, or is not about the document.
     """
     missing = [f"describe.{key} is missing" for key in ("version", "system", "user") if key not in data]
-    unknown = data.keys() - {"version", "purpose", "answer", "system", "user", "schema"}
+    unknown = data.keys() - _PROMPT.keys()
     missing += [f"describe.{key} is not a key of a prompt" for key in sorted(unknown)]
+    missing += _faults(data, _PROMPT, "describe.")
     raise_all(missing, str(path))
     prompt = Prompt(
         name=f"{path.stem}-describe",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from itertools import count
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from obliq_eval.catalogue import ModelEntry, to_meta
 from obliq_eval.demo.personalities import Asked
 from obliq_models.agents.retrieval import Retrieval
 from obliq_models.llm.client import Client
@@ -75,6 +75,9 @@ def delayed(answer: Callable[[Request], Any], seed: int) -> Callable[[Request], 
     return late
 
 
+TOY = ModelEntry(name="toy/retriever", alias="toy", loader="toy:load", revision="1")
+
+
 @pytest.fixture
 def build() -> Iterator[Callable[..., Any]]:
     """Return a function that makes an agent; its backend is at `agent.backend`."""
@@ -86,7 +89,7 @@ def build() -> Iterator[Callable[..., Any]]:
         clients.append(client)
         asking = Asking(LLMSettings(model="judge", attempts=attempts), client, Cut(settings.pop("tokens", 1024)))
         for one in retrievers:
-            one.mteb_model_meta = SimpleNamespace(name="toy/retriever")
+            one.mteb_model_meta = to_meta(TOY)
         parts = [Retrieval(one, f"r{at}", (f"toy/r{at}", "1")) for at, one in enumerate(retrievers)]
         agent: Any = kind(parts, asking, **settings)
         agent.backend = backend

@@ -147,7 +147,7 @@ def test_keys_of_a_model_file_reach_the_agent(folder: Path, server: LlmServer) -
         ("gpt-multihop", (), '"bm52"', "no model is called 'bm52'; did you mean \"bm25\""),
         ("gpt-multihop", (), '["bm25", "minilm"]', "searches with one retriever"),
         ("gpt-multihop", (), '"gpt-query-rewriter"', "gpt-query-rewriter is an agent itself"),
-        ("gpt-multihop", (), '"mine.toml"', "mine is an agent itself"),
+        ("gpt-multihop", (), '"mine.toml"', "searches with itself"),
         ("gpt-multihop", ('pooling = "cls"',), '"bm25"', "pooling means nothing beside model gpt-multihop"),
         ("gpt-query-rewriter", ("hops = 2",), '"bm25"', "hops means nothing beside model gpt-query-rewriter"),
         ("gpt-multihop", ("hops = 0",), '"bm25"', "hops"),
