@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GROUP = "obliq.models"
 Kind = Literal["lexical", "dense", "late-interaction", "stylometric", "generative", "pipeline"]
 _NAME = re.compile(r"[^\s/@+:]+/[^\s/@+:]+")
+_REFERENCE = re.compile(r"[\w.]+:[\w.]+")
 _ALIAS = re.compile(r"[^\s/@+:]+")
 _MTEB_TYPES: Mapping[str, Any] = {"lexical": "sparse", "late-interaction": "late-interaction", "pipeline": "hybrid"}
 
@@ -89,6 +90,11 @@ class ModelEntry:
             raise UserError(
                 f"model name {self.name!r} is not organisation/model; use exactly one slash, and none of "
                 'blanks, "@", "+", ":" and "__"'
+            )
+        if self.meta is None and not (isinstance(self.loader, str) and _REFERENCE.fullmatch(self.loader)):
+            raise UserError(
+                f'loader {self.loader!r} of {self.name} is not of the form "module:function": other processes load '
+                "the model by it"
             )
         if not _ALIAS.fullmatch(self.alias) or self.alias.endswith(".toml"):
             raise UserError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from obliq_eval.data.files import lines
 from obliq_eval.errors import UserError
+from obliq_eval.jsonl import value_of
 from obliq_eval.records import document_fault, parse_number
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _rank(value: object, place: str) -> int:
 def _from_jsonl(path: Path) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
     for number, line in lines(path):
         try:
-            row = json.loads(line)
+            row = value_of(line)
             found = tuple(row[key] for key in KEYS)
         except (ValueError, TypeError, KeyError) as error:
             raise UserError(f'{path}, line {number}: expected an object with "anchor", "neighbour", "rank"') from error

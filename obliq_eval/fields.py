@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from obliq_eval.data.files import lines
-from obliq_eval.errors import UserError, near
+from obliq_eval.data.files import PAIRS, lines
+from obliq_eval.errors import UserError, near, raise_all
+from obliq_eval.jsonl import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -50,13 +52,17 @@ def read_field(reference: str) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for identifier, value in pairs:
         values = value if isinstance(value, list) else [value]
-        if not all(isinstance(one, str | int | float | None) for one in values):
+        if not all(_is_value(one) for one in values):
             raise UserError(f"{file}: the value of {identifier!r} is neither text nor a number nor a list of these")
         found.setdefault(identifier, set()).update(str(one) for one in values if one not in (None, ""))
     kept = {identifier: frozenset(values) for identifier, values in found.items() if values}
     if not kept:
         raise UserError(f"{reference} says nothing about any document; give {FORMS}")
     return kept
+
+
+def _is_value(value: Any) -> bool:
+    return isfinite(value) if isinstance(value, float) else isinstance(value, str | int | None)
 
 
 def by_pattern(pattern: str, texts: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
@@ -109,12 +115,14 @@ def read_sources(reference: str | None, pattern: str | None, ids: Iterable[str])
 
 def _from_json(path: Path) -> Iterator[tuple[str, Any]]:
     try:
-        data = json.loads("\n".join(line for _, line in lines(path)))
-    except ValueError as error:
+        data = PAIRS.decode("\n".join(line for _, line in lines(path)).strip())
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(data, dict):
+    if not isinstance(data, tuple):
         raise UserError(f"{path}: expected an object {{document id: value or list of values}}")
-    yield from data.items()
+    counted = Counter(identifier for identifier, _ in data)
+    raise_all([f"{one!r} is there {n} times" for one, n in counted.items() if n > 1], str(path))
+    yield from data
 
 
 def _from_jsonl(path: Path, name: str) -> Iterator[tuple[str, Any]]:
@@ -123,7 +131,7 @@ def _from_jsonl(path: Path, name: str) -> Iterator[tuple[str, Any]]:
     known: set[str] = set()
     for number, line in lines(path):
         try:
-            row = json.loads(line)
+            row = value_of(line)
         except ValueError:
             row = None
         key = next((key for key in IDS if key in row), None) if isinstance(row, dict) else None

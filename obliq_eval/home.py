@@ -27,8 +27,10 @@ def whole_file(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`, and rename it to `target` if the block succeeds.
 
     Raises:
-        UserError: If the disk is full or the folder cannot be written.
+        UserError: If the disk is full, the folder cannot be written, or `target` is there and no file.
     """
+    if target.exists() and not target.is_file():
+        raise UserError(f"cannot write {target}: it is there already, and no file")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=".part-")

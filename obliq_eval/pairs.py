@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from obliq_eval.data.files import lines
 from obliq_eval.errors import UserError, raise_all
+from obliq_eval.jsonl import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ def _named(path: Path) -> str:
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in lines(path):
         try:
-            data = json.loads(line)
+            data = value_of(line)
         except ValueError as error:
             raise UserError(f"{path}, line {number}: not a JSON object; is the file cut off?") from error
         if not isinstance(data, dict):

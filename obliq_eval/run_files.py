@@ -46,6 +46,8 @@ def read_run(path: Path, *, part: str | None = None, depth: int | None = None) -
         UserError: If the file is of none of these forms, is cut off, ranks a document twice, or holds a score that is
             not a finite number; all problems at once, with their lines.
     """
+    if path.suffix == ".toml":
+        raise UserError(f"{path} is a model file, not a run: give the name that stands in it, once the model has run")
     data = _unpack(path)
     if data.startswith(PARQUET):
         rows, known_depth = run_parquet.rows(data, path)

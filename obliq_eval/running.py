@@ -376,6 +376,10 @@ def _model_name(text: str, mteb: Any) -> tuple[str, bool]:
             ) from error
         if "/" in text and _is_hub_name(text):
             return text, False
+        if text.endswith(".py"):
+            raise UserError(
+                f"{text}: a model of a script is known inside the script; a package makes it known by name"
+            ) from error
         raise UserError(f"no model is called {text!r}{near(text, names)} (`obliq models` lists ours)") from error
     if entry != catalogue.catalogue().get(entry.alias):
         catalogue.register(entry)

@@ -133,7 +133,7 @@ def settle(place: str, revision: str | None = None, *, path: str | None = None) 
     except RevisionResolutionError as error:
         raise UserError(
             f"the hub cannot be asked which commit of {place} is {revision or 'the newest'}, and no earlier answer is "
-            "in its cache"
+            "in its cache: connect once, or give a folder of weights, as -m NAME@FOLDER"
         ) from error
     except Exception as error:  # of the network
         why = _refused(place, revision, error) or f"cannot ask the hub for {place}: {_told(error)}"

@@ -6,7 +6,6 @@ looked into whose path does not say that it holds something else, and whose firs
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from obliq_eval import show
 from obliq_eval.data.files import lines
 from obliq_eval.data.hub import hub_errors
 from obliq_eval.errors import UserError
+from obliq_eval.jsonl import value_of
 from obliq_train.rows import Row
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _not_rows(name: str) -> str:
 def _holds_rows(path: Path) -> bool:
     try:
         first = next(lines(path), None)
-        Row.of(None if first is None else json.loads(first[1]))
+        Row.of(None if first is None else value_of(first[1]))
     except (UserError, ValueError):
         return False
     return True

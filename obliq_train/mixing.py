@@ -185,7 +185,8 @@ def _problems(data: Mapping[str, Any]) -> list[str]:
 
 
 def _part_problems(part: Mapping[str, Any], place: str, known: Sequence[Any]) -> list[str]:
-    found = [] if isinstance(part.get("name"), str) else [f"{place}name is missing"]
+    named = isinstance(part.get("name"), str) and part["name"].strip()
+    found = [] if named else [f"{place}name is missing"]
     if known.count(part.get("name")) > 1:
         found.append(f"{place}another part has the same name")
     if sum(key in part for key in ("dose", "weight", "share")) > 1:
@@ -193,9 +194,9 @@ def _part_problems(part: Mapping[str, Any], place: str, known: Sequence[Any]) ->
     if part.get("share", UNPUBLISHED) != UNPUBLISHED:
         found.append(f'{place}share can only be "{UNPUBLISHED}"; say a number as dose or weight')
     found += [
-        f"{place}{key} is {part[key]}, and must be more than 0"
+        f"{place}{key} is {part[key]}, and must be more than 0 and finite"
         for key in ("dose", "weight", "per_document")
-        if isinstance(part.get(key), int | float) and not part[key] > 0
+        if isinstance(part.get(key), int | float) and not 0 < part[key] < float("inf")
     ]
     replaced = part.get("replaces", [])
     if isinstance(replaced, list):

@@ -7,7 +7,6 @@ in their new order. So the texts never are in memory together.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from obliq_eval.errors import UserError, raise_all
+from obliq_eval.jsonl import value_of
 from obliq_train.distinct import Distinct, same
 from obliq_train.rows import Row
 
@@ -85,6 +85,8 @@ class Mixture:
                 among their negatives.
         """
         chosen = self._chosen()
+        if not chosen:
+            raise UserError("no row is left of these parts, and nothing was written")
         order = np.random.default_rng([self.mix.seed, 1]).permutation(len(chosen))
         files: dict[int, BufferedReader] = {}
         try:
@@ -188,7 +190,7 @@ class Mixture:
 
     def _row(self, part: Part, line: bytes, place: str) -> Row:
         try:
-            row = Row.of(json.loads(line), place)
+            row = Row.of(value_of(line), place)
         except ValueError as error:  # UnicodeDecodeError among them
             raise UserError(f"{place}: not a JSON object in UTF-8; is the file cut off?") from error
         if not part.documents:
@@ -211,6 +213,8 @@ class Mixture:
         more = {**row.more, "task": task} if task else dict(row.more)
         row = replace(row, source=part.name, more=more)
         self.rows_by[part.name, task] += 1
+        if any(not passage.text.strip() for passage in (row.query, *row.positives, *row.negatives)):
+            self.counts[f"{part.name}: rows with a text that is empty"] += 1
         if not row.negatives:
             self.counts[f"{part.name}: rows without negatives"] += 1
         lengths = self.lengths.setdefault(part.name, Lengths())

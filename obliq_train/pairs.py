@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from obliq_eval.data.files import lines
 from obliq_eval.edges import read_edges
 from obliq_eval.errors import UserError
+from obliq_eval.jsonl import value_of
 from obliq_train.negatives import AT_ONCE, Miner, Ranks, Wanted
 from obliq_train.rows import OWN, Passage, Row, read_rows
 
@@ -157,7 +158,7 @@ def kind_of(path: Path) -> Kind:
         return "edges"
     first = next(lines(path), (0, "null"))[1]
     try:
-        keys = set(json.loads(first))
+        keys = set(value_of(first))
     except (ValueError, TypeError):
         keys = set()
     if "anchor" in keys:
@@ -246,7 +247,7 @@ def _wanted(pair: Pair, texts: _Texts, scored: Scored) -> Wanted:
 def _objects(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in lines(path):
         try:
-            data = json.loads(line)
+            data = value_of(line)
         except ValueError:
             data = None
         if not isinstance(data, dict) or not all(isinstance(data.get(key), str) and data[key].strip() for key in keys):

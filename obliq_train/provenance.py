@@ -35,6 +35,25 @@ def sha256(path: Path) -> str:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def check_output(path: Path, *references: str | Path | None) -> None:
+    """Refuse an output that cannot be a file, or that would take the place of an input, before any work is done.
+
+    Args:
+        path: The file that is to be written.
+        references: What is read, each FILE, FILE#NAME, a folder or a task.
+
+    Raises:
+        UserError: If it is a folder, or one of the inputs; its manifest as well.
+    """
+    if path.is_dir() or (path.exists() and not path.is_file()):  # a device would be replaced, not written to
+        raise UserError(f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}: give --output a file's name")
+    read = [Path(place) for text in map(str, filter(None, references)) for place in (text, text.partition("#")[0])]
+    read = [place.resolve() for place in read if place.is_file()]
+    for target in (path, manifest_path(path)):
+        if target.resolve() in read:
+            raise UserError(f"{target} is one of the inputs: choose another --output")
+
+
 def inputs(*references: str | Path | None) -> dict[str, str]:
     """Return `{FILE or FILE#NAME as given: SHA-256 of the file}` of those that are given."""
     given = [str(reference) for reference in references if reference]
@@ -72,7 +91,13 @@ def write(
     total, written = hashlib.sha256(), 0
     with whole_file(path) as part, part.open("wb") as stream:
         for line in lines:
-            data = line.encode()
+            try:
+                data = line.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"{path} is not written: its line {written + 1} would hold half of a surrogate pair, "
+                    f"{line[error.start].encode('unicode_escape').decode()}; take it out of what is read"
+                ) from error
             stream.write(data)
             total.update(data)
             written += 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from obliq_eval.data.files import lines
 from obliq_eval.errors import UserError
+from obliq_eval.jsonl import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -65,14 +66,15 @@ class Row:
         positives = _passages(data.get("pos"), place)
         if not positives:
             raise UserError(f'{place}: the row has no positive; take it out, or name a document under "pos"')
+        negatives = _passages(data.get("neg") or [], place)
         return cls(
             query=_passage(data.get("query"), place),
             positives=positives,
-            negatives=_passages(data.get("neg") or [], place),
+            negatives=negatives,
             source=_text(data, "source", place),
             query_id=_text(data, "query_id", place),
-            positive_ids=_ids(data, "pos_ids", place),
-            negative_ids=_ids(data, "neg_ids", place),
+            positive_ids=_ids(data, "pos_ids", place, len(positives)),
+            negative_ids=_ids(data, "neg_ids", place, len(negatives)),
             more={key: value for key, value in data.items() if key not in OWN},
         )
 
@@ -113,7 +115,7 @@ def read_rows(path: Path, texts: Mapping[str, str] | None = None) -> Iterator[Ro
     for number, line in lines(path):
         place = f"{path}, line {number}"
         try:
-            data = json.loads(line)
+            data = value_of(line)
         except ValueError as error:
             raise UserError(f"{place}: not a JSON object; is the file cut off?") from error
         row = Row.of(data, place)
@@ -152,10 +154,12 @@ def _text(data: Mapping[str, Any], key: str, place: str) -> str:
     return value
 
 
-def _ids(data: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
+def _ids(data: Mapping[str, Any], key: str, place: str, documents: int) -> tuple[str, ...]:
     value = data.get(key) or []
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise UserError(f'{place}: "{key}" must be a list of strings ("007", not 7)')
+    if value and len(value) != documents:
+        raise UserError(f'{place}: "{key}" has {len(value)} ids for {documents} documents')
     return tuple(value)
 
 

@@ -144,11 +144,13 @@ class Drafted:
 def read_text(answer: str, key: str) -> str | None:
     """Return the text under a key of the JSON object in an answer, LaTeX kept, or None if it has none.
 
-    White space becomes single blanks: a query is one line.
+    White space becomes single blanks: a query is one line. A text with half of a surrogate pair is none.
     """
     found = read_object(answer, key)
     value = None if found is None else found[key]
-    return " ".join(value.split()) or None if isinstance(value, str) else None
+    if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        return None
+    return " ".join(value.split()) or None
 
 
 class Synthesis:

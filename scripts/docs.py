@@ -83,6 +83,7 @@ def do(step: Step, folder: Path) -> str:
         "PYTHONPATH": os.pathsep.join(paths),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
+    environment.pop("COLUMNS", None)  # tables would be cut to it
     done = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

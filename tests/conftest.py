@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from obliq_eval.registry import AliasRegistry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it for its workers, and tables would be cut to it
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,7 @@ def test_tsv_with_and_without_a_header_and_ranks(header: str, tmp_path: Path) ->
     [
         ('{"anchor": "a"}', 'expected an object with "anchor"'),
         ("[]", "expected an object"),
+        ("[" * 200_000, "expected an object"),
         ('{"anchor": "a", "neighbour": 7, "rank": 1}', "is not a string"),
         ('{"anchor": "a", "neighbour": "a", "rank": 1}', "leads to itself"),
         ('{"anchor": "a", "neighbour": "b", "rank": 0}', "whole number from 1"),

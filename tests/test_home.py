@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,12 @@ def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="free space, or set OBLIQ_HOME"), whole_file(tmp_path / "file"):
         raise OSError(28, "No space left on device")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_device_or_folder_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(UserError, match="no file"), whole_file(tmp_path / name) as part:
+            part.write_text("x")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]

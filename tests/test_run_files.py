@@ -383,3 +383,10 @@ def test_nothing_is_written_when_it_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown form"):
         write_run(Run.of({"q": {"d": 1.0}}), tmp_path / "run", "csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_file_is_no_run(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "me/mine"')
+    with pytest.raises(UserError, match="is a model file, not a run"):
+        read_run(file)

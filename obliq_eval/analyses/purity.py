@@ -139,7 +139,7 @@ class Purity:
             return "No edge has labels at both ends, so nothing can be said: label a probe set whose documents are near"
         told = f"{whole.purity:.1%} of the edges join documents of one label, against {whole.base:.1%} of random pairs"
         if whole.lift is not None:
-            told += f", a {whole.lift:.1f}\u00d7 lift{_range(whole)}"
+            told += f", a lift of {whole.lift:.1f}\u00d7{_range(whole)}"
         if self.within is not None and self.within.lift is not None:
             told += f"; between documents of one {field or 'stratum'} {self.within.lift:.1f}\u00d7{_range(self.within)}"
             told += f", where {1 / (self.within.base or 1):.1f}\u00d7 would be all of them"

@@ -61,7 +61,8 @@ def llm(
     ] = None,
 ) -> None:
     """Serve a scripted language model until Ctrl-C, or for as long as a command runs."""
-    from obliq_eval.demo.llm_server import MODEL, LlmServer, serve
+    from obliq_eval.demo.llm_server import MODEL, LlmServer
+    from obliq_eval.demo.loopback import serve
 
     server = LlmServer(choose(judge, tasks), port, slots=slots, delay=delay)
 

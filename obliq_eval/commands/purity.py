@@ -28,7 +28,7 @@ only), from a qrels file, or from a file of labels. --within compares inside the
 the decade: a lift that comes from this field alone goes down to 1 there. --audit is for labels that the graph should
 not follow, such as dialect.
 
-Status 1: the graph is not shown to follow the labels (never with --audit).
+Status 1: the graph is not shown to follow the labels, too few labels included (never with --audit).
 """
 
 
@@ -52,7 +52,9 @@ def purity(
     audit: Annotated[
         str | None, typer.Option("--audit", metavar="NAME", help="What the labels are, if none should be followed.")
     ] = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, max=1_000_000, help="Resamples of the anchors.")] = 10_000,
+    resamples: Annotated[
+        int, typer.Option("--resamples", min=1, max=1_000_000, help="Resamples of the anchors.")
+    ] = 10_000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples.")] = 0,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw purity by k: FILE.svg or FILE.png.")
@@ -71,6 +73,11 @@ def purity(
     graph = read_edges(edges)
     known = _labels(task, qrels, labels, groups)
     touched = {document for edge in graph for document in edge[:2]}
+    if not known.keys() & touched:
+        raise UserError(
+            f"none of the {len(known):,} labelled documents is in {edges}: its ids are others, such as "
+            f"{next(iter(known), '(none)')!r} and {graph[0].anchor!r}"
+        )
     sources = read_sources(source, pattern, touched | known.keys())
     strata = None if within is None else read_field(within)
     found = measure(graph, known, sources=sources, strata=strata, seed=seed, resamples=resamples)
@@ -86,7 +93,7 @@ def purity(
 
         drawing.save(plots.purity(found, f"{edges.name}: {found.whole.labelled:,} labelled edges"), plot)
         show.say(f"picture: {plot}", stderr=as_json)
-    if found.verdict == "not aligned" and audit is None:
+    if found.verdict in {"unknown", "not aligned"} and audit is None:
         raise typer.Exit(1)
 
 

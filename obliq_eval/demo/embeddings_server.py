@@ -16,17 +16,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from obliq_eval.demo.loopback import Loopback
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import TracebackType
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Asked", "EmbeddingsServer", "Fault", "serve", "vector"]
+__all__ = ["Asked", "EmbeddingsServer", "Fault", "vector"]
 
 DIMS = 256
 _WORD = re.compile(r"\w+")
@@ -87,8 +88,8 @@ class Asked:
     status: int = 200
 
 
-class EmbeddingsServer:
-    """A running server; a context manager that serves on 127.0.0.1 until it is left.
+class EmbeddingsServer(Loopback):
+    """A running server of vectors, whose `url` has no path.
 
     Args:
         models: Names that it answers to.
@@ -114,33 +115,16 @@ class EmbeddingsServer:
         port: int = 0,
         faults: Sequence[Fault] = (),
     ) -> None:
+        super().__init__(port)
         self.models, self.dims, self.longest, self.most = tuple(models), dims, longest, most
         self._key = hashlib.sha256(key.encode()).digest() if key else b""
-        self._port = port
         self._faults = list(faults)
         self._log: list[Asked] = []
         self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Self:
-        self._server = _Server(("127.0.0.1", self._port), self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown()
-
-    @property
-    def url(self) -> str:
-        """The address without a path; known once the server has been entered."""
-        if self._server is None:
-            raise RuntimeError("the server is not running: enter it with `with EmbeddingsServer(...)` first")
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def bind(self, address: tuple[str, int]) -> _Server:
+        """Return the server of vectors."""
+        return _Server(address, self)
 
     @property
     def base_url(self) -> str:
@@ -153,16 +137,6 @@ class EmbeddingsServer:
         with self._lock:
             return list(self._log)
 
-    def shutdown(self) -> None:
-        """Stop answering and free the port; a second call does nothing."""
-        if self._server is None or self._thread is None:
-            return
-        self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
-
     def inject(self, fault: Fault) -> None:
         """Add a fault while the server is running."""
         with self._lock:
@@ -174,7 +148,7 @@ class EmbeddingsServer:
 
     def wait(self, seconds: float) -> None:
         """Wait, but not longer than the server runs."""
-        self._closing.wait(seconds)
+        self.closing.wait(seconds)
 
     def note(self, asked: Asked) -> None:
         """Log a request."""
@@ -203,16 +177,6 @@ def vector(text: str, dims: int = DIMS) -> NDArray[np.float32]:
     total = np.sum([_word(word, dims) for word in _WORD.findall(text.lower()) or [""]], axis=0)
     unit: NDArray[np.float32] = (total / np.linalg.norm(total)).astype(np.float32)
     return unit
-
-
-def serve(port: int, ready: Callable[[str], None], **settings: Any) -> None:
-    """Serve until the process is interrupted; `ready` is told the address once requests are accepted."""
-    with EmbeddingsServer(port=port, **settings) as server:
-        try:
-            ready(server.base_url)
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
 
 
 @lru_cache(maxsize=100_000)

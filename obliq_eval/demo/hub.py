@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from obliq_eval.demo import loopback
+from obliq_eval.demo.loopback import Loopback
 from obliq_eval.demo.repository import Repo, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
 __all__ = ["Fault", "HubError", "LoopbackHub", "Repo", "serve"]
 
@@ -56,8 +57,8 @@ class Fault:
     length_error: int = 0
 
 
-class LoopbackHub:
-    """A running hub; a context manager that serves on 127.0.0.1 until it is left.
+class LoopbackHub(Loopback):
+    """A running hub, whose `url` is to be used as `HF_ENDPOINT`.
 
     Args:
         repos: What to serve. Files are read when they are asked for.
@@ -69,46 +70,21 @@ class LoopbackHub:
     """
 
     def __init__(self, repos: Sequence[Repo], port: int = 0, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(port)
         self._repos = tuple(repos)
-        self._port = port
         self._faults: list[tuple[Fault, int | None]] = [(fault, fault.times) for fault in faults]
         self._log: list[tuple[str, str]] = []
         self._lock = threading.Lock()
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Self:
-        self._server = _Server(("127.0.0.1", self._port), self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown()
-
-    @property
-    def url(self) -> str:
-        """The address to use as `HF_ENDPOINT`; known once the hub has been entered."""
-        if self._server is None:
-            raise RuntimeError("the hub is not running: enter it with `with LoopbackHub(...)` first")
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def bind(self, address: tuple[str, int]) -> _Server:
+        """Return the hub's server."""
+        return _Server(address, self)
 
     @property
     def requests(self) -> list[tuple[str, str]]:
         """The requests so far, oldest first, as (method, decoded path without the query string)."""
         with self._lock:
             return list(self._log)
-
-    def shutdown(self) -> None:
-        """Stop answering and free the port; a second call does nothing."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
 
     def inject(self, fault: Fault) -> None:
         """Add a fault while the hub is running."""
@@ -151,12 +127,7 @@ class HubError(Exception):
 
 def serve(repos: Sequence[Repo], port: int, ready: Callable[[str], None]) -> None:
     """Serve repositories until the process is interrupted; `ready` is told the address once requests are accepted."""
-    with LoopbackHub(repos, port) as hub:
-        try:
-            ready(hub.url)
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
+    loopback.serve(LoopbackHub(repos, port), ready)
 
 
 class _Server(ThreadingHTTPServer):

@@ -13,13 +13,13 @@ import time
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from obliq_eval.demo.loopback import Loopback
 from obliq_eval.demo.personalities import ABSENT, Answer, Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
+    from collections.abc import Mapping
 
     from obliq_eval.demo.personalities import Personality
 
@@ -48,8 +48,8 @@ class Manners:
     key: str = ""
 
 
-class LlmServer:
-    """A running server; a context manager that serves on 127.0.0.1 until it is left.
+class LlmServer(Loopback):
+    """A running server of answers.
 
     Args:
         personality: What answers.
@@ -71,40 +71,22 @@ class LlmServer:
         delay: float = 0.0,
         manners: Manners | None = None,
     ) -> None:
+        super().__init__(port)
         self.personality, self.delay, self.slots = personality, delay, slots
         self.manners = manners or Manners()
-        self.closing = False
-        self._port = port
         self._free = threading.Semaphore(slots)
         self._lock = threading.Lock()
         self._bodies: list[dict[str, Any]] = []
         self._spans: list[tuple[float, float]] = []
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Self:
-        self._server = _Server(("127.0.0.1", self._port), self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._server is None or self._thread is None:
-            return
-        self.closing = True
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
+    def bind(self, address: tuple[str, int]) -> _Server:
+        """Return the chat server."""
+        return _Server(address, self)
 
     @property
     def url(self) -> str:
         """The address to use as `OPENAI_BASE_URL`; known once the server has been entered."""
-        if self._server is None:
-            raise RuntimeError("the server is not running: enter it with `with LlmServer(...)` first")
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"{self.root}/v1"
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -150,16 +132,6 @@ class LlmServer:
         return None
 
 
-def serve(server: LlmServer, ready: Callable[[str], None]) -> None:
-    """Serve until the process is interrupted; `ready` is told the address once requests are accepted."""
-    with server:
-        try:
-            ready(server.url)
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
-
-
 class _Server(ThreadingHTTPServer):
     request_queue_size = 256
     daemon_threads = True
@@ -185,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a chat request."""
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.server.llm.closing:
+        if self.server.llm.closing.is_set():
             self._drop()
             return
         if self.path.rstrip("/") != "/v1/chat/completions":

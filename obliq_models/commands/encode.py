@@ -297,7 +297,10 @@ def _remove(keys: Sequence[str], *, as_json: bool) -> None:
     known = {store.name: store for store in stores.stored()}
     unknown = [key for key in keys if key not in known]
     if unknown:
-        raise UserError(f"no vectors are kept under {unknown[0]!r}{near(unknown[0], known)} (see --list)")
+        raise UserError(
+            f"no vectors are kept under the key {unknown[0]!r}{near(unknown[0], known)} (--list shows the "
+            "keys, of which a model may have several)"
+        )
     freed = {key: stores.remove(known[key]) for key in dict.fromkeys(keys)}
     if as_json:
         show.payload([{"key": key, "bytes": count} for key, count in freed.items()])

@@ -32,9 +32,9 @@ app = typer.Typer(
 CANDIDATES = "identity,listwise,tourrank-y1,tourrank-y5"
 SELECT = """Choose a reranker for each task by NDCG@10 on its dev queries, and write the policy file.
 
-RUN is a run of a first stage, one for each task; stored runs of rerankers over it are taken as candidates too. What is
-given with --candidates and not stored is reranked here, for dev queries only. Judgments of test queries have no part
-in the choice: they are reported beside it.
+RUN is a run of a first stage, one for each task; reranked runs of it may be given beside it, and are candidates too.
+What --candidates names and no such run has is reranked here, for dev queries only. Judgments of test queries have no
+part in the choice: they are reported beside it.
 """
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -128,7 +129,9 @@ def _by_term(chunks: list[sparse.csr_array], found: NDArray[np.int64]) -> sparse
         data[places], columns[places] = part.data, part.indices + first
         free += counts
         first += part.shape[0]
-    return sparse.csr_array((data, columns, ends), shape=(len(found), first))
+    # 32-bit places where they do: half the memory to pass over, and no conversion of the columns
+    bounds = ends.astype(np.int32) if ends[-1] < 2**31 else ends
+    return sparse.csr_array((data, columns, bounds), shape=(len(found), first))
 
 
 class BM25Retriever(Retriever):
@@ -182,5 +185,7 @@ class BM25Retriever(Retriever):
         """Yield the sums of the weights of each query's words."""
         for batch in batches(texts, max(1, BLOCK // 4 // self._weights.shape[1])):
             counts = self._vocabulary.frequencies(batch)
-            counts.resize(counts.shape[0], self._weights.shape[0])
-            yield (counts @ self._weights).toarray()
+            block = np.empty((len(batch), self._weights.shape[1]), np.float32)
+            for row, (first, end) in enumerate(pairwise(counts.indptr.tolist())):  # only the query's own terms
+                block[row] = self._weights[counts.indices[first:end]].T @ counts.data[first:end]
+            yield block

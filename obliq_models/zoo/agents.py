@@ -12,6 +12,7 @@ RETRIEVER = "gemini-2-embedding"
 _FACTS: dict[str, Any] = {
     "revision": "1",
     "kind": "pipeline",
+    "extra": "openai",
     "licence": "apache-2.0 for the code; the terms of the retriever and of the language model hold as well",
     "memory": "that of the retriever, and of the language model where it runs in this process",
 }

@@ -9,7 +9,7 @@ from obliq_models.zoo.words import UNMASKING
 _LUAR = "obliq_models.retrievers.authorship:load"
 _DENSE = "obliq_models.retrievers.dense:load"
 _REDDIT = "posts from Reddit, whose terms now ask for each author's permission; only their ids are given out"
-_NO_LICENCE = "not stated in the sources at hand"
+_NO_LICENCE = "not stated: nothing about it is in the sources at hand"
 _PICKLED = "; its weights were published as a pickle alone, which can run code when read: set allow_pickle to load them"
 _LUAR_PRESUMED = (
     "that this is the paper's {} is a guess, for the paper names no checkpoint; so are the commit and the windowing, "

@@ -85,6 +85,8 @@ def graph(
     from obliq_train.distinct import Distinct
     from obliq_train.graph import Graph
 
+    target = output or Path(f"{Path(place).resolve().stem}.{_name(model, edges, control)}.edges.jsonl")
+    provenance.check_output(target, place, edges, source, match)
     held = Distinct(documents.table)
     sources = read_sources(source, pattern, held.ids)
     settings: dict[str, Any] = {"corpus": place, "source": source, "source_pattern": pattern}
@@ -99,12 +101,20 @@ def graph(
     if control is not None:
         other = controls.random_graph(held, found, seed=seed, sources=sources, match=matched)
         found, counts = other.edges, {**counts, **other.counts}
-    target = output or Path(f"{Path(place).resolve().stem}.{_name(model, edges, control)}.edges.jsonl")
+    if not found:
+        told = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
+        raise UserError(f"no edge is left, and nothing was written ({told}): is every document of one source?")
     manifest = provenance.write(
         target,
         edge_lines(found),
         command="obliq graph",
-        settings={**settings, "dose": dose, "control": control, "match": match},
+        settings={
+            **settings,
+            **({} if edges is None else {"edges": str(edges)}),
+            "dose": dose,
+            "control": control,
+            "match": match,
+        },
         inputs={"corpus": held.content, **provenance.inputs(edges, source, match)},
         seed=seed if dose is not None or control is not None else None,
         counts=lambda: counts,
@@ -116,7 +126,7 @@ def graph(
 
 
 def _place(corpus: str | None, data: str | None) -> str:
-    if (corpus is None) == (data is None):
+    if bool(corpus) == bool(data):
         raise UserError("name the documents once: obliq graph TASK|FOLDER|FILE, or --data FOLDER")
     return str(corpus or data)
 

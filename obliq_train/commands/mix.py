@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from obliq_eval import show
-from obliq_eval.errors import UserError
+from obliq_eval.errors import UserError, near
 
 if TYPE_CHECKING:
     from obliq_train.mixing import Mix
@@ -58,8 +58,7 @@ def mix(
     if seed is not None:
         recipe = replace(recipe, seed=seed)
     used = {part.name: part.file for part in recipe.parts if part.file and part.name not in recipe.replaced}
-    if output.resolve() in {file.resolve() for file in used.values()}:
-        raise UserError(f"{output} is one of the inputs: choose another --output")
+    provenance.check_output(output, *used.values(), *what)
     for part in recipe.parts:
         if not part.published:
             show.warn(f"the share of {part.name} is not published: all of its rows are taken")
@@ -69,7 +68,12 @@ def mix(
         output,
         show.track(mixture.lines(), "mixing"),
         command="obliq mix",
-        settings={**recipe.settings(), **more, "tokenizer": tokenizer},
+        settings={
+            **recipe.settings(),
+            **more,
+            "files": {name: str(file) for name, file in used.items()},
+            "tokenizer": tokenizer,
+        },
         inputs=inputs,
         seed=recipe.seed,
         counts=mixture.all_counts,
@@ -93,6 +97,8 @@ def _read(what: list[str], files: list[str]) -> tuple[Mix, dict[str, Any]]:
     paths: list[Path] = []
     more: dict[str, Any] = {}
     for one in what:
+        if not one.startswith(HUB) and not Path(one).exists() and (hint := near(one, mixing.names())):
+            raise UserError(f"{one} is neither a file nor a recipe's name{hint}")
         if one.startswith(HUB):
             paths += _from_hub(one.removeprefix(HUB), more)
         else:

@@ -81,6 +81,8 @@ def negatives(
     from obliq_train.rows import row_lines
 
     kind = pairs.kind_of(file)
+    target = output or file.with_name(f"{file.stem}.rows.jsonl")
+    provenance.check_output(target, file, data, graph, like, descriptions)
     asked = _ranks(count, skip, ranks)
     query = _anchor(kind, anchor, descriptions, like)
     told = None if query != "description" else pairs.read_descriptions(descriptions or file, one_line=one_line)
@@ -94,16 +96,16 @@ def negatives(
     reader = pairs.Reader(held, name if name is not None else file.stem, instruction, passage_instruction)
     basis = pairs.SCORED[kind] if scored is None else ("query" if scored == "query" else "positive")
     rows = pairs.with_negatives(_pairs(reader, kind, file, told, like), miner, basis, asked, seed=seed)
-    target = output or file.with_name(f"{file.stem}.rows.jsonl")
     manifest = provenance.write(
         target,
         row_lines(rows),
         command="obliq negatives",
         settings={
-            "corpus": data, "kind": kind, "from": basis, "n": count, "first": asked.first, "last": asked.last,
-            "anchor": query, "one_line": one_line, "instruction": instruction, "bm25": variant,
+            "file": str(file), "corpus": data, "kind": kind, "from": basis, "n": count, "first": asked.first,
+            "last": asked.last, "anchor": query, "one_line": one_line, "instruction": instruction, "bm25": variant,
             "passage_instruction": passage_instruction, "name": reader.source,
             "graph": str(whole) if whole else None, "like": str(like) if like else None,
+            "descriptions": str(descriptions) if descriptions else None,
         },
         inputs={"corpus": held.content, **provenance.inputs(file, whole, like, descriptions)},
         seed=seed if asked.last is not None else None,

@@ -51,7 +51,7 @@ def synth(
         list[str] | None, typer.Option("--cap", metavar="MEASURE=MOST", help="Change a cap: coverage=0.2, or =off.")
     ] = None,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Reject queries above the caps.")] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Of the choice of documents, and of the language model's samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the choice of documents and of the model's samples.")] = 0,
     document_tokens: Annotated[int, typer.Option(min=1, help="Where documents are cut for the prompts.")] = 2048,
     tokenizer: Annotated[str, typer.Option(help="What counts tokens; without it, four characters are a token.")] = "",
     estimate: Annotated[bool, typer.Option("--estimate", help="Say what it will cost, and make no call.")] = False,
@@ -85,6 +85,7 @@ def synth(
     from obliq_models.rerankers.cutting import Cut
     from obliq_train.gate import Caps, parse_caps
     from obliq_train.lenses import load
+    from obliq_train.provenance import check_output
     from obliq_train.synthesis import Plan
 
     if engine not in {"local", "ray"}:
@@ -110,6 +111,7 @@ def synth(
         _estimate(documents.table, plan, seed, limit, rate, answer_tokens, as_json=as_json)
         return
     model.check()
+    check_output(output, source, lens)
     settings = {"source": source, "limit": limit, "engine": engine, **plan.settings()}
     ray = workers if engine == "ray" else None
     lost = _write(documents, plan, seed, settings, output, ray, as_json=as_json)

@@ -88,7 +88,7 @@ def test_a_lift_that_is_only_era_is_1_inside_eras() -> None:
     assert {value: share.base for value, share in found.strata.items()} == pytest.approx({"1": 1 / 3, "2": 1 / 3})
     assert found.verdict == "not aligned"
     said = found.sentence("era")
-    assert f"a 2.3{TIMES} lift" in said
+    assert f"a lift of 2.3{TIMES}" in said
     assert f"between documents of one era 1.0{TIMES}" in said
     assert "What the graph lifts may be era alone" in said
 
@@ -138,8 +138,8 @@ def test_verdicts() -> None:
     """60 labels of two: base rate 1/119. All, a tenth (6 of 60: lift 11.9), and none of the edges agree."""
     good = purity(graph(60, 0), pairs(60), resamples=1_000)
     assert good.verdict == "aligned"
-    told = "100.0% of the edges join documents of one label, against 0.8% of random pairs, a 119.0"
-    assert good.sentence().startswith(f"{told}{TIMES} lift")
+    told = "100.0% of the edges join documents of one label, against 0.8% of random pairs, a lift of 119.0"
+    assert good.sentence().startswith(f"{told}{TIMES}")
     assert "distil the topology" in good.sentence()
     weak = purity(graph(6, 54), pairs(60), resamples=1_000)
     assert weak.verdict == "weak"  # the interval reaches below 5
@@ -196,3 +196,8 @@ def test_records_without_edges_say_nothing() -> None:
     empty = Share(0, 0, 0, 0.0)
     assert (empty.purity, empty.base, empty.lift) == (None, None, None)
     assert isinstance(purity(EDGES, LABELS, resamples=200), Purity)
+
+
+def test_a_rank_of_any_size_is_one_row_and_not_a_loop() -> None:
+    found = purity([Edge("a", "b", 1), Edge("a", "c", 10**300)], {d: frozenset("x") for d in "abc"}, resamples=100)
+    assert list(found.by_k) == [1, 10**300]

@@ -115,6 +115,39 @@ def test_graphs_that_cannot_be_made(arguments: tuple[str, ...], message: str, fo
     assert not list(tmp_path.glob("e.jsonl*"))
 
 
+def test_nothing_that_is_read_is_written_over(folder: Path, tmp_path: Path) -> None:
+    edges, corpus = tmp_path / "e.jsonl", folder / "corpus" / "corpus.jsonl"
+    done("graph", folder, "-m", "bm25", "-o", edges)
+    before = [file.read_bytes() for file in (edges, corpus)]
+    for arguments in (
+        ("graph", folder, "--edges", edges, "--dose", 2, "-o", edges),
+        ("graph", corpus, "-m", "bm25", "-o", corpus),
+        ("negatives", edges, "--data", folder, "--anchor", "document", "-o", edges),
+        ("negatives", edges, "--data", corpus, "--anchor", "document", "-o", corpus),
+    ):
+        result = run(*arguments)
+        assert (result.exit_code, "is one of the inputs" in result.stderr) == (2, True), result.stderr
+    assert [file.read_bytes() for file in (edges, corpus)] == before
+
+
+def test_a_graph_without_edges_is_not_written(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.tsv").write_text("".join(f"{d}\tone\n" for d in TEXTS), "utf-8")
+    result = run("graph", folder, "-m", "bm25", "--source", tmp_path / "s.tsv", "-o", tmp_path / "e.jsonl")
+    assert (result.exit_code, "no edge is left" in result.stderr) == (2, True), result.stderr
+    assert not list(tmp_path.glob("e.jsonl*"))
+
+
+def test_labels_of_other_documents_are_refused_and_too_few_are_no_pass(folder: Path, tmp_path: Path) -> None:
+    edges, labels = tmp_path / "e.tsv", tmp_path / "l.tsv"
+    edges.write_text("s1_a\ts2_a\t1\n", "utf-8")
+    labels.write_text("other\tx\n", "utf-8")
+    refused = run("purity", edges, "--labels", labels)
+    assert (refused.exit_code, "its ids are others, such as 'other'" in refused.stderr) == (2, True), refused.stderr
+    labels.write_text("s1_a\tx\n", "utf-8")
+    unknown = run("purity", edges, "--labels", labels)
+    assert (unknown.exit_code, "nothing can be said" in unknown.stdout) == (1, True), unknown.stderr
+
+
 def test_stylometry_on_mini_writing_joins_one_person_s_addresses(writing: Path) -> None:
     """Seen: 379 of 1,902 labelled edges, 19.9 %, and 4,030 of the 203,773 pairs that are not of one address, 2.0 %."""
     edges = read_edges(writing / "all.jsonl")

@@ -11,7 +11,9 @@ from obliq_eval import runs
 from obliq_eval.catalogue import resolve
 from obliq_eval.data import sources
 from obliq_eval.data.official import OFFICIAL
+from obliq_eval.demo import personalities
 from obliq_eval.demo.hub import LoopbackHub
+from obliq_eval.demo.llm_server import MODEL, LlmServer
 from obliq_eval.demo.toy import official_repo
 from obliq_eval.demo.twins import ADAPTER_ID, BASE_ID, MERGED_ID, twin_repos, twin_revision
 from obliq_eval.evaluation import panels
@@ -92,3 +94,23 @@ def test_its_siblings_run_verbatim(installed: Any, tmp_path: Path, monkeypatch: 
         model = stored(home, data, commit(repository), resolve(alias).name).model
         assert model.alias == alias
         assert model.settings["loaded"] == f"{repository}@{commit(repository)}"
+
+
+@pytest.mark.slow
+def test_the_whole_system_runs_verbatim(installed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TourRank of five tournaments on Math; identity on Writing, for which nothing is asked."""
+    home, data = tmp_path / "home", tmp_path / "data"
+    twins = twin_repos(tmp_path / "twins", only=(BASE_ID, ADAPTER_ID))
+    with LoopbackHub([official_repo(data), *twins]) as hub, LlmServer(personalities.topical()) as llm:
+        asked = {"OPENAI_BASE_URL": llm.url, "OPENAI_API_KEY": "none", "OBLIQ_LLM": MODEL, "HF_ENDPOINT": hub.url}
+        for task in ("OBLIQ-Writing", "OBLIQ-Math"):
+            before = len(llm.bodies)
+            installed.ask(home, "-m", "mteb", "run", "-t", task, "-m", "obliq-ir-full", **asked)
+            assert (len(llm.bodies) > before) == (task == "OBLIQ-Math")
+    monkeypatch.setenv("OBLIQ_HOME", str(home / "obliq"))
+    (file,) = home.rglob("OBLIQ-Math.json")
+    (scores,) = json.loads(file.read_text("utf-8"))["scores"]["test"]
+    manifest = runs.load(scores["obliq_run"]).manifest
+    assert manifest is not None
+    assert manifest.model.alias == "obliq-ir-full"
+    assert manifest.counts["tourrank-y5: calls"] > 0

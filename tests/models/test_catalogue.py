@@ -182,3 +182,9 @@ def test_a_meta_loads_copies_pickles_and_is_written_down(monkeypatch: pytest.Mon
     }
     assert model.mteb_model_meta.name == "a/b"
     assert to_meta(entry("a/b", "b", licence="ask first")).license is None
+
+
+@pytest.mark.parametrize("loader", ["", "no_function", len])
+def test_a_loader_that_no_other_process_could_find_is_refused(loader: Any) -> None:
+    with pytest.raises(UserError, match='not of the form "module:function"'):
+        ModelEntry(name="me/mine", alias="mine", loader=loader, revision="1")

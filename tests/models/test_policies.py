@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_file_is_told_at_once(tmp_path: Path) -> None:
         policies.load(str(path))
     for part in ('tsks is not a key of a policy; did you mean "tasks"', 'did you mean "tourrank"', "B: k is 1"):
         assert part in str(error.value)
-    path.write_text('about = 3\ndev = [1]\n[tasks]\nA = 3\n')
+    path.write_text("about = 3\ndev = [1]\n[tasks]\nA = 3\n")
     with pytest.raises(UserError) as error:
         policies.load(str(path))
     for part in ("about is 3, not a text", "dev is [1], not a table", "A is 3, not a table with a reranker"):

@@ -101,6 +101,13 @@ def test_a_lens_with_its_own_stage_a(tmp_path: Path) -> None:
         (OWN + "[caps]\ncoverag = 0.2\n", r"coverag is no cap; did you mean \"coverage\""),
         (OWN + "[caps]\ncoverage = -1\n", "the cap coverage is -1, not a number of 0 or more"),
         (OWN + '[describe]\nversion = 1\nsystem = "a"\nuser = "b"\n', "describe must hold"),
+        (
+            OWN + "[describe]\nversion = true\nsystem = 3\nuser = []\nschema = 5\n",
+            "describe.version is bool, not int(.|\n)*describe.system is int(.|\n)*describe.user is list(.|\n)*schema",
+        ),
+        (OWN.replace("version = 3", "version = true"), "version is bool, not int"),
+        (OWN.replace('"the product"', '"  "'), "ignore is missing or empty"),
+        (OWN.replace("descriptive", "generic"), "attribute means nothing to the generic mechanism"),
         ("version = 1", "purpose is missing(.|\n)*mechanism is missing"),
         ("version = ", "is not a TOML file"),
     ],

@@ -79,6 +79,8 @@ def test_what_cannot_be_mixed_is_told(tmp_path: Path) -> None:
         ((file, "-o", tmp_path / "o.jsonl"), "line 1"),
         ((file, "-o", file), "is one of the inputs"),
         ((file, "--conflicts", "keep", "-o", tmp_path / "o.jsonl"), "neither refuse nor repair"),
+        ((file, "--seed=-1", "-o", tmp_path / "o.jsonl"), "--seed"),
+        (("papr", "-o", tmp_path / "o.jsonl"), 'did you mean "paper"'),
         (("paper", file), "give one recipe, or files of rows"),
         (("paper", "--file", "twitter"), "not of the form PART=FILE"),
         ((file, "--file", f"a={file}"), "--file belongs to a recipe"),

@@ -129,6 +129,14 @@ def test_replace_leaves_the_other_part_out(tmp_path: Path) -> None:
     assert counts["a: replaced"] == 1
 
 
+def test_no_row_that_is_left_and_texts_that_are_empty(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.jsonl", row("q", "p", " "), row("", "r"), row("s", "t"))
+    with pytest.raises(UserError, match="no row is left"):
+        mixed(Mix((Part("a", a, replaces=("b",)), Part("b", a, replaces=("a",)))))
+    _, counts = mixed(mixing.of_files([a]))
+    assert counts["a: rows with a text that is empty"] == 2
+
+
 def test_at_most_so_many_rows_for_a_document(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", *(row(f"q{n}", f"p{n % 2}") for n in range(5)))
     found, counts = mixed(Mix((Part("a", file, per_document=1, task="T"),)))
@@ -177,6 +185,9 @@ def test_the_papers_mixture_says_what_is_not_published(tmp_path: Path) -> None:
     [
         ("total = 3", r"there is no \[\[part\]\]"),
         ('[[part]]\nname = "a"\ndose = 0', "dose is 0, and must be more than 0"),
+        ('[[part]]\nname = "a"\nweight = inf', "weight is inf, and must be more than 0 and finite"),
+        ('seed = -1\ntotal = 0\n[[part]]\nname = "a"', r"seed is -1, and must be 0 or more(.|\n)*total is 0"),
+        ('[[part]]\nname = " "', "name is missing"),
         ('[[part]]\nname = "a"\ndose = 1\nweight = 2', "give one of dose, weight and share"),
         ('[[part]]\nname = "a"\n[[part]]\nname = "a"', "another part has the same name"),
         ('[[part]]\nname = "a"\nreplaces = ["b"]', "replaces 'b', which is no other part"),

@@ -89,6 +89,9 @@ def test_documents_that_are_named_by_ids_are_resolved(tmp_path: Path) -> None:
         ({"query": "q", "pos": [["", "p", "x"]]}, "found"),
         ({"query": "q", "pos": [7]}, "found 7"),
         ({"query": "q", "pos": ["p"], "pos_ids": [7]}, '"007", not 7'),
+        ({"query": "q", "pos": ["p"], "pos_ids": ["a", "b"]}, '"pos_ids" has 2 ids for 1 documents'),
+        ({"query": "q", "pos": ["p"], "neg_ids": ["a"]}, '"neg_ids" has 1 ids for 0 documents'),
+        ({"query": "q", "pos": ["\ud800"]}, "not a JSON object"),
         ({"query": "q", "pos": ["p"], "source": 7}, '"source" must be a string'),
     ],
 )

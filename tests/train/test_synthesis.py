@@ -237,6 +237,7 @@ def test_an_estimate_asks_what_a_run_asks() -> None:
         (r'{"query": "bound \(\frac{a}{b}\) by \beta and \nabla f"}', r"bound \(\frac{a}{b}\) by \beta and \nabla f"),
         ('{"query": ""}', None),
         ('{"query": ["a"]}', None),
+        (r'{"query": "half a pair \ud800"}', None),
         ('{"question": "a"}', None),
         ('{"query": "cut', None),
         ("just a query", None),
