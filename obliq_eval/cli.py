@@ -44,6 +44,15 @@ COMMANDS = {
     "demo": ("obliq_eval.commands.demo:app", "Scripted servers on the loopback interface, to try commands with."),
     "doctor": ("obliq_eval.commands.doctor:app", "Say what is installed and reachable, and what would fail."),
 }
+PANELS = {
+    "Evaluate": ("run", "eval", "compare", "analyze", "runs"),
+    "Search with a model": ("index", "search", "encode"),
+    "Language models": ("rerank", "policy", "prompts", "demo"),
+    "Training data": ("synth", "graph", "purity", "negatives", "quality", "mix"),
+    "What there is": ("tasks", "models", "data", "doctor"),
+    "Publish": ("leaderboard", "verify-paper", "import-authors"),
+}
+"""Where `obliq --help` lists each command."""
 """Each subcommand with the Typer application behind it and one line of help."""
 
 NO_BARS = ("TQDM_DISABLE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
@@ -57,8 +66,8 @@ BROKEN_PIPE = 141  # what a shell reports for a program whose reader has gone
 class _Lazy(TyperCommand):
     """Stands for a command in the list of commands, and imports it when it is called."""
 
-    def __init__(self, name: str, reference: str, summary: str) -> None:
-        super().__init__(name, help=summary)
+    def __init__(self, name: str, reference: str, summary: str, panel: str) -> None:
+        super().__init__(name, help=summary, rich_help_panel=panel)
         self._reference = reference
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -73,8 +82,9 @@ class _Group(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        panels = {name: panel for panel, names in PANELS.items() for name in names}
         for name, (reference, summary) in COMMANDS.items():
-            self.add_command(_Lazy(name, reference, summary), name)
+            self.add_command(_Lazy(name, reference, summary, panels[name]), name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand; status 2 for a `UserError`, 130 after Ctrl-C."""

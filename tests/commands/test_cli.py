@@ -216,3 +216,10 @@ def test_the_installed_command_ends_with_the_status_of_the_failure() -> None:
     done = obliq("tasks", "show", "OBLIQ-Writting")
     assert done.returncode == 2
     assert done.stderr == "error: no task is called 'OBLIQ-Writting'; did you mean \"OBLIQ-Writing\"?\n"
+
+
+def test_every_command_stands_in_one_panel_of_the_help() -> None:
+    listed = [name for names in cli.PANELS.values() for name in names]
+    assert sorted(listed) == sorted(cli.COMMANDS)
+    text = RUNNER.invoke(cli.app, ["--help"], env={"COLUMNS": "120"}).stdout
+    assert [panel for panel in cli.PANELS if panel in text] == list(cli.PANELS)
