@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from obliq_eval import catalogue
 from obliq_eval.catalogue import ModelEntry
 from obliq_eval.errors import UserError, near, raise_all
+from obliq_eval.toml import read_toml
 from obliq_models import derived
 from obliq_models.derived import (
     API,
@@ -202,7 +202,7 @@ def read_spec(path: Path) -> ModelEntry:
         UserError: If the file is not TOML, a key is unknown, missing or of no use here, a value is wrong, or the
             folder is not there; all problems at once.
     """
-    data = _read(path)
+    data = read_toml(path)
     problems: list[str] = []
     try:
         Spec.model_validate(data)
@@ -225,7 +225,7 @@ def parent(path: Path) -> ModelEntry | None:
     Raises:
         UserError: If the file cannot be read.
     """
-    model = _read(path).get("model")
+    model = read_toml(path).get("model")
     return catalogue.resolve(model) if isinstance(model, str) else None
 
 
@@ -235,18 +235,9 @@ def retrievers(path: Path) -> list[str]:
     Raises:
         UserError: If the file cannot be read.
     """
-    told = _read(path).get("retriever")
+    told = read_toml(path).get("retriever")
     texts = told if isinstance(told, list) else [told]
     return [anchored(text, path.parent) for text in texts if isinstance(text, str)]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors put a byte-order mark first
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
 
 
 def _source_problems(data: Mapping[str, Any], beside: Path) -> Iterator[str]:

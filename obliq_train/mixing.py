@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from obliq_eval.errors import UserError, near, raise_all
+from obliq_eval.errors import near, raise_all
+from obliq_eval.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,12 +137,7 @@ def read(reference: str) -> Mix:
         UserError: If it cannot be read, or a key is missing, unknown or of the wrong form; all at once.
     """
     path = FOLDER / f"{reference}.toml" if reference in names() else Path(reference)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
+    data = read_toml(path)
     raise_all(_problems(data), str(path))
     parts = [_part(part, path.parent) for part in data["part"]]
     return Mix(

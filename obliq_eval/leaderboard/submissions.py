@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +18,7 @@ from obliq_eval.leaderboard.entries import MEASURES, Exposure
 from obliq_eval.manifest import Manifest, Who
 from obliq_eval.metrics import Panel
 from obliq_eval.runs import MANIFEST, RUN, StoredRun
+from obliq_eval.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -140,12 +140,7 @@ def read_about(path: Path) -> About:
     Raises:
         UserError: If it cannot be read, is not TOML, or has a field that is unknown or of a wrong type.
     """
-    try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not TOML ({error})") from error
+    fields = read_toml(path)
     if unknown := sorted(fields.keys() - About.__dataclass_fields__.keys()):
         raise UserError(f"{path}: unknown field {unknown[0]!r}; the fields are {', '.join(About.__dataclass_fields__)}")
     exposure = fields.get("exposure")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError, near, raise_all
+from obliq_eval.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,12 +59,7 @@ def read_prices(path: Path) -> Prices:
     Raises:
         UserError: If it cannot be read or is not of the form in `EXAMPLE`; every problem at once.
     """
-    try:
-        table = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
-    except OSError as error:
-        raise UserError(f"cannot read the price table {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"the price table {path} is no TOML file: {error}") from error
+    table = read_toml(path, Decimal)
     problems = [f"unknown key {key!r}" for key in table.keys() - {"currency", "date", "models", "source"}]
     if not isinstance(table.get("currency"), str):
         problems.append("currency is missing")

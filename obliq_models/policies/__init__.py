@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.home import whole_file
+from obliq_eval.toml import read_toml
 from obliq_models.rerankers.steps import Step
 
 if TYPE_CHECKING:
@@ -105,12 +105,7 @@ def read(path: Path) -> Policy:
     Raises:
         UserError: If it cannot be read or is not of the form; every problem at once.
     """
-    try:
-        data = tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
+    data = read_toml(path)
     policy = from_table(data, path.stem, str(path))
     return replace(policy, steps={task: _beside(step, path.parent) for task, step in policy.steps.items()})
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from obliq_eval.errors import UserError, near, raise_all
+from obliq_eval.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,12 +95,7 @@ def read(path: Path) -> Prompt:
     Raises:
         UserError: If the file cannot be read, or a key is missing, unknown or of the wrong form; all at once.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
+    data = read_toml(path)
     known = _KEYS | _OPTIONAL
     problems = [f"{key} is missing" for key in sorted(_KEYS - data.keys())]
     problems += [f"{key} is not a key of a prompt{near(key, known)}" for key in sorted(data.keys() - known)]

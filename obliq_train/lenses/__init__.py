@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from obliq_eval.errors import UserError, near, raise_all
+from obliq_eval.toml import read_toml
 from obliq_models import prompts
 from obliq_models.prompts import Prompt
 
@@ -95,7 +95,7 @@ def read(path: Path) -> Lens:
     Raises:
         UserError: If the file cannot be read, or a key is missing, unknown or of the wrong form; all at once.
     """
-    data = _toml(path)
+    data = read_toml(path)
     raise_all(_problems(data), str(path))
     mechanism: Mechanism = data["mechanism"]
     fill = {"attribute": data.get("attribute", "").strip(), "ignore": data.get("ignore", "").strip()}
@@ -115,15 +115,6 @@ def read(path: Path) -> Lens:
         instruction=data.get("instruction", ""),
         caps={name: float(value) for name, value in data.get("caps", {}).items()},
     )
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
 
 
 def _problems(data: Mapping[str, Any]) -> list[str]:
