@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it for its workers, and tables would be cut to it
+LONGEST = ("test_readme.py", "test_end_to_end.py", "test_obliq_ir_verbatim.py", "test_hook.py", "test_twins.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that neither of two processes waits for the other at the end."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(autouse=True)

@@ -152,7 +152,7 @@ def test_what_is_kept_is_listed_and_removed(folder: Path) -> None:
         (("toy", "-m", "minilm", "--storage", "int8"), "not one of float32, float16, bfloat16"),
         (("nowhere", "-m", "minilm"), "neither a task nor a folder nor a file"),
         (("--list", "-m", "minilm"), "leave out model"),
-        (("--remove", "x"), "no vectors are kept under 'x'"),
+        (("--remove", "x"), "no vectors are kept under the key 'x'"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
