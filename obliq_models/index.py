@@ -33,7 +33,8 @@ from obliq_models.index_files import (
     read_manifest,
     write_manifest,
 )
-from obliq_models.loading import absolute, encoder_of, find, identity, load, name_of, storage_of
+from obliq_models.loading import absolute, encoder_of, identity, load, name_of, storage_of
+from obliq_models.naming import find
 from obliq_models.retrievers.base import Texts
 from obliq_models.search import products, sound, top_k
 from obliq_models.shards import rounded

@@ -22,17 +22,6 @@ _ELSEWHERE = frozenset({"device", "path", "revision", "batch_size", "batch_token
 """Settings that do not change answers, and the revision, which stands for itself."""
 
 
-def find(text: str) -> ModelEntry:
-    """Return the model that stands after `-m`.
-
-    Raises:
-        UserError: If there is none.
-    """
-    from obliq_models import naming
-
-    return naming.find(text)
-
-
 def absolute(text: str) -> str:
     """Return what stands after `-m` so that it means the same from another folder."""
     from obliq_models.specs import anchored

@@ -86,7 +86,8 @@ def _encode(
 ) -> None:  # fmt: skip
     from obliq_models.embeddings import embed
     from obliq_models.estimate import estimate
-    from obliq_models.loading import check_storage, encoder_of, find, load, storage_of, use_engine
+    from obliq_models.loading import check_storage, encoder_of, load, storage_of, use_engine
+    from obliq_models.naming import find
 
     wanted = check_storage(storage)
     entry = find(name)

@@ -53,7 +53,8 @@ def index(
     from obliq_eval.commands.run import quiet
     from obliq_models.documents import read_source
     from obliq_models.index_files import check_place
-    from obliq_models.loading import absolute, check_storage, find, load, use_engine
+    from obliq_models.loading import absolute, check_storage, load, use_engine
+    from obliq_models.naming import find
 
     quiet(0)
     entry = find(model)

@@ -155,7 +155,8 @@ def _make(
     mutual: bool, where: tuple[str | None, str, int | None],
 ) -> Graph:  # fmt: skip
     """Make the graph, and note in `settings` what it was made with."""
-    from obliq_models.loading import find, identity, load, use_engine
+    from obliq_models.loading import identity, load, use_engine
+    from obliq_models.naming import find
     from obliq_train.graph import knn_graph
 
     device, engine, workers = where
@@ -169,7 +170,7 @@ def _make(
 
 
 def _name(model: str | None, edges: Path | None, control: str | None) -> str:
-    from obliq_models.loading import find
+    from obliq_models.naming import find
 
     first = find(model).alias if model is not None else str(edges and edges.name.partition(".")[0])
     return first if control is None else f"{first}.{control}"

@@ -17,7 +17,8 @@ from obliq_eval.edges import Edge, edge_lines
 from obliq_eval.errors import UserError
 from obliq_eval.records import Corpus
 from obliq_models.encoders.base import Encoded, Encoder
-from obliq_models.loading import encoder_of, find
+from obliq_models.loading import encoder_of
+from obliq_models.naming import find
 from obliq_models.retrievers import authorship, bm25
 from obliq_models.retrievers.base import Retriever
 from obliq_models.retrievers.dense import DenseRetriever
