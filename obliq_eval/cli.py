@@ -33,6 +33,8 @@ COMMANDS = {
     "negatives": ("obliq_train.commands.negatives:app", "Training rows with negatives mined by BM25."),
     "quality": ("obliq_eval.commands.quality:app", "Measure how oblique queries are against their documents."),
     "mix": ("obliq_train.commands.mix:app", "Mix training rows by a recipe: doses, weights, duplicates, manifest."),
+    "train": ("obliq_train.commands.train:app", "Train an adapter by a recipe; plan it; run ablations."),
+    "merge": ("obliq_train.commands.merge:app", "Fold an adapter into its base, and say what that changed."),
     "tasks": ("obliq_eval.commands.tasks:app", "List the tasks: what they hold, what decides relevance, licences."),
     "models": ("obliq_eval.commands.models:app", "List the models: names, licences, what they need, risks."),
     "data": ("obliq_eval.commands.data:app", "Fetch, check and export the data of a task or folder."),
@@ -49,6 +51,7 @@ PANELS = {
     "Search with a model": ("index", "search", "encode"),
     "Language models": ("rerank", "policy", "prompts", "demo"),
     "Training data": ("synth", "graph", "purity", "negatives", "quality", "mix"),
+    "Training": ("train", "merge"),
     "What there is": ("tasks", "models", "data", "doctor"),
     "Publish": ("leaderboard", "verify-paper", "import-authors"),
 }

@@ -12,6 +12,7 @@ import sysconfig
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Literal
 from urllib.error import HTTPError
 from urllib.parse import urlsplit, urlunsplit
@@ -181,6 +182,15 @@ def hub() -> Iterator[Line]:
         yield Line("hub", endpoint, "reachable")
     except (OSError, ValueError, HTTPException) as error:
         yield Line("hub", endpoint, f"not reachable: {getattr(error, 'reason', error)}", "warning", what)
+
+
+def hub_answers() -> bool:
+    """Tell whether the hub answers within `PATIENCE` seconds, however long a name server would take."""
+    found: list[Line] = []
+    asking = Thread(target=lambda: found.extend(hub()), daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    return any(line.level == "ok" for line in found)
 
 
 def address(url: str) -> str | None:

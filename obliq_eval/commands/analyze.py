@@ -35,7 +35,7 @@ RUN = "Run id or the start of it, MODEL:TASK, a model that was run on the task, 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help=RUN)]
 Task = Annotated[str | None, typer.Option("-t", "--task", "--data", help="Task, or a folder in a known layout.")]
 Qrels = Annotated[Path | None, typer.Option("--qrels", help="Qrels file, in place of a task.")]
-Queries = Annotated[str, typer.Option("--queries", help="Which of the task's queries: all, dev or test.")]
+Queries = Annotated[str, typer.Option("--queries", help="Which of the task's queries: all, dev, test or held-out.")]
 Judged = Annotated[str, typer.Option("--judgments", help="gold, or pooled where the task has them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything at full precision as JSON.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]

@@ -36,7 +36,9 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="The run the others are compared with; by default the first.")
     ] = None,
-    queries: Annotated[str, typer.Option("--queries", help="Which of the task's queries: all, dev or test.")] = "all",
+    queries: Annotated[
+        str, typer.Option("--queries", help="Which of the task's queries: all, dev, test or held-out.")
+    ] = "all",
     part: Annotated[str | None, typer.Option(help="SUBSET/SPLIT of an mteb prediction file of several.")] = None,
     interval: IntervalMethod = significance.DEFAULT_METHOD,
     resamples: Resamples = significance.RESAMPLES,

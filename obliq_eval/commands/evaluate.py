@@ -40,7 +40,9 @@ def evaluate(
     task: Annotated[str | None, typer.Option("-t", "--task", help="Task, or a folder in a known layout.")] = None,
     qrels: Annotated[Path | None, typer.Option("--qrels", help="Qrels file, in place of a task.")] = None,
     pooled: Annotated[Path | None, typer.Option("--pooled", help="Qrels file over a pool, beside --qrels.")] = None,
-    queries: Annotated[str, typer.Option("--queries", help="Which of the task's queries: all, dev or test.")] = "all",
+    queries: Annotated[
+        str, typer.Option("--queries", help="Which of the task's queries: all, dev, test or held-out.")
+    ] = "all",
     measures: Annotated[
         list[str] | None, typer.Option("--measures", help="Such as ndcg@10,recall@100,mrr@10; may be repeated.")
     ] = None,

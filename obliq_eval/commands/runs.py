@@ -116,7 +116,7 @@ def import_run(
     *,
     revision: Annotated[str | None, typer.Option(help="Revision of the system.")] = None,
     data_revision: Annotated[str | None, typer.Option(help="Revision of the task's data.")] = None,
-    coverage: Annotated[str, typer.Option(help="Which queries were asked: all, dev or test.")] = "all",
+    coverage: Annotated[str, typer.Option(help="Which queries were asked: all, dev, test or held-out.")] = "all",
     depth: Annotated[int | None, typer.Option(min=1, help="How many documents were asked for, if known.")] = None,
     who: Annotated[str, typer.Option(help="Who ran it: paper, us or submitter.")] = "submitter",
     part: Part = None,

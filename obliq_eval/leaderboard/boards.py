@@ -37,7 +37,7 @@ __all__ = ["PaperTable", "load_boards", "load_tables"]
 
 LEVEL = 0.05
 FEW = f"Fewer than {SMALL} queries: a percentile interval over so few is too narrow, and a rank says little."
-COVERAGES: tuple[Coverage, ...] = ("all", "test", "dev")
+COVERAGES: tuple[Coverage, ...] = ("all", "test", "held-out", "dev")
 
 
 def load_boards(root: Path) -> tuple[Board, ...]:

@@ -37,7 +37,7 @@ LEGEND = (
     "reported (taken from the source below) or recomputed (by this project, from the run).",
     "**Exposure**: trained on documents of this corpus / built with knowledge of the mechanism that relates queries to "
     "documents / settings chosen on dev queries.",
-    "**Queries**: all of the task's, or its dev or test part; they are never ranked together.",
+    "**Queries**: all of the task's, or its dev, test or held-out part; they are never ranked together.",
     "**judged@10**: share of the first ten documents that have a judgment, a pooled one where those exist. A pool "
     "favours the systems that filled it.",
     f"**{UNKNOWN}**: unknown, which is never 0. Recall@k is unknown for a run that asked for fewer than k documents.",

@@ -102,13 +102,14 @@ def reader(
     padding = Padding(tokenizer.pad_token_id, tokenizer.padding_side == "left", "token_type_ids" in wanted, length)
 
     def read(texts: list[str]) -> Tokens:
-        return _read(backend, texts, limit, tokenizer.truncation_side, padding)
+        return tokens_of(backend, texts, limit, tokenizer.truncation_side, padding)
 
     found = read([prompt + text for text in _PROBES]).features(range(len(_PROBES)), torch.device("cpu"))
     return read if _same(found, wanted) else None
 
 
-def _read(backend: Tokenizer, texts: list[str], limit: int | None, side: str, padding: Padding) -> Tokens:
+def tokens_of(backend: Tokenizer, texts: list[str], limit: int | None, side: str, padding: Padding) -> Tokens:
+    """Return the tokens of texts, special ones included, cut at `limit` on the `side` that the tokenizer names."""
     backend.no_padding()  # transformers sets both again whenever it is called itself
     if limit is None:
         backend.no_truncation()

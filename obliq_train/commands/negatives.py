@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from obliq_train.distinct import Distinct
     from obliq_train.negatives import Ranks
     from obliq_train.pairs import Kind, Pair, Reader
+    from obliq_train.rows import Row
+    from obliq_train.scores import Lists, Teacher
 
 app = typer.Typer(add_completion=False)
 
@@ -27,7 +30,8 @@ HELP = """Write training rows: each query with its positives, and hard negatives
 
 FILE holds synthetic queries (`obliq synth`), edges (`obliq graph`), or rows whose negatives are to be mined anew. No
 positive, source document, neighbour of it in the graph, nor a copy of one of these becomes a negative. A synthetic row
-is scored from its query, an edge from its neighbour, unless --from says otherwise.
+is scored from its query, an edge from its neighbour, unless --from says otherwise. With --scores a cross-encoder's
+scores stand in each row, for MarginMSE; with --ranking a row holds a teacher's list, for the distilled reranker.
 """
 
 
@@ -65,6 +69,13 @@ def negatives(
     variant: Annotated[str, typer.Option("--bm25", help="BM25's tokenizer and formula: default, okapi or stem.")] = (
         "default"
     ),
+    scores: Annotated[
+        str | None, typer.Option("--scores", metavar="MODEL", help="Cross-encoder that scores each row's documents.")
+    ] = None,
+    ranking: Annotated[
+        str | None,
+        typer.Option("--ranking", metavar="RUN", help="A teacher's run: its first n + 1 as each row's list."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw from --ranks.")] = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -81,8 +92,11 @@ def negatives(
     from obliq_train.rows import row_lines
 
     kind = pairs.kind_of(file)
+    if ranking is not None:
+        _check_ranking({"--scores": scores, "--graph": graph, "--like": like, "--from": scored, "--ranks": ranks,
+                        "--skip": skip})  # fmt: skip
     target = output or file.with_name(f"{file.stem}.rows.jsonl")
-    provenance.check_output(target, file, data, graph, like, descriptions)
+    provenance.check_output(target, file, data, graph, like, descriptions, ranking)
     asked = _ranks(count, skip, ranks)
     query = _anchor(kind, anchor, descriptions, like)
     told = None if query != "description" else pairs.read_descriptions(descriptions or file, one_line=one_line)
@@ -92,10 +106,18 @@ def negatives(
     for note in documents.notes:
         show.warn(note)
     held = Distinct(documents.table)
-    miner = Miner(held, near_by, variant)
     reader = pairs.Reader(held, name if name is not None else file.stem, instruction, passage_instruction)
     basis = pairs.SCORED[kind] if scored is None else ("query" if scored == "query" else "positive")
-    rows = pairs.with_negatives(_pairs(reader, kind, file, told, like), miner, basis, asked, seed=seed)
+    found = _pairs(reader, kind, file, told, like)
+    teacher = _teacher(scores, ranking, held, count)
+    rows: Iterator[Row]
+    if ranking is not None:
+        rows, mined = (pair.row for pair in found), Counter[str]()
+    else:
+        miner = Miner(held, near_by, variant)
+        rows, mined = pairs.with_negatives(found, miner, basis, asked, seed=seed), miner.counts
+    if teacher is not None:
+        rows = teacher.scored(show.track(rows, "scores"))
     manifest = provenance.write(
         target,
         row_lines(rows),
@@ -106,12 +128,13 @@ def negatives(
             "passage_instruction": passage_instruction, "name": reader.source,
             "graph": str(whole) if whole else None, "like": str(like) if like else None,
             "descriptions": str(descriptions) if descriptions else None,
+            "scores": teacher and teacher.settings(),
         },
         inputs={"corpus": held.content, **provenance.inputs(file, whole, like, descriptions)},
         seed=seed if asked.last is not None else None,
-        counts=lambda: {**held.counts, **reader.counts, **miner.counts},
+        counts=lambda: {**held.counts, **reader.counts, **mined, **(teacher.counts if teacher else {})},
     )  # fmt: skip
-    _tell(target, manifest, kind, held, graphed=bool(near_by), as_json=as_json)
+    _tell(target, manifest, kind, held, graphed=bool(near_by or ranking), as_json=as_json)
 
 
 def _pairs(
@@ -124,6 +147,20 @@ def _pairs(
     if kind == "rows":
         return reader.rows(file)
     return reader.edges(graph_of(file), descriptions, like=graph_of(like))
+
+
+def _teacher(scores: str | None, ranking: str | None, held: Distinct, count: int) -> Teacher | Lists | None:
+    from obliq_train import scores as teachers
+
+    if ranking is not None:
+        return teachers.lists(ranking, held, count + 1)
+    return None if scores is None else teachers.load(scores)
+
+
+def _check_ranking(others: dict[str, object]) -> None:
+    """Refuse what means nothing where a run says which documents a row has."""
+    if idle := [option for option, value in others.items() if value]:
+        raise UserError(f"--ranking takes a row's documents from a run: leave {', '.join(idle)} out")
 
 
 def _ranks(count: int, skip: int, ranks: str | None) -> Ranks:
@@ -162,9 +199,11 @@ def _tell(target: Path, manifest: dict[str, Any], kind: Kind, held: Distinct, *,
     if as_json:
         show.payload({"path": str(target), **manifest})
         return
+    listed = "run" in (manifest["settings"]["scores"] or {})
     show.say(
         f"{target}: {counts.get('rows', 0):,} rows with {counts.get('negatives', 0):,} negatives from "
-        f"{len(held.columns):,} distinct texts, scored from the {manifest['settings']['from']}"
+        f"{len(held.columns):,} distinct texts, "
+        + ("as a run ranks them" if listed else f"scored from the {manifest['settings']['from']}")
     )
     for what, number in counts.items():
         if number and what not in {"rows", "negatives", "documents", "distinct texts"}:

@@ -60,3 +60,87 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LlmServer]]
 def table() -> Callable[[Mapping[str, str]], datasets.Dataset]:
     """Return a function from `{id: text}` to a table."""
     return lambda texts: datasets.Dataset.from_dict({"id": list(texts), "text": list(texts.values())})
+
+
+TINY_WORDS = [
+    *("whales", "sing", "of", "cold", "northern", "seas", "while", "kings", "speak"),
+    *("to", "people", "about", "taxes", "harvest", "winter", "night", "and", "war"),
+]
+TINY_RECIPE = """
+purpose = "a test"
+
+[model]
+base = "base"
+query_prefix = "query: "
+document_prefix = "passage: "
+query_length = 12
+document_length = 24
+encode_query_length = 12
+encode_document_length = 24
+
+[lora]
+rank = 4
+alpha = 8
+dropout = 0.0
+targets = ["query", "key", "value", "dense"]
+
+[batch]
+per_device = 4
+
+[schedule]
+epochs = 1.0
+rate = 1e-3
+
+[[part]]
+name = "toy"
+task = "OBLIQ-Mini-Math"
+file = "rows.jsonl"
+"""
+
+
+@pytest.fixture(scope="session")
+def write_tiny_training() -> Callable[[Path], Path]:
+    """Return a function that writes a tiny base with random weights, 24 rows and a recipe, and returns the last.
+
+    A row has one positive and two negatives, and no text comes twice.
+    """
+    from transformers import RobertaConfig, RobertaModel
+
+    from obliq_eval.demo.twin_tokenizers import ROBERTA, write_tokenizer
+    from obliq_eval.demo.twin_weights import random_weights, save, write_json
+
+    def make(folder: Path) -> Path:
+        shape = {
+            "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "vocab_size": 420, "max_position_embeddings": 1100, "pad_token_id": 1,
+            "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+        }  # fmt: skip
+        base = folder / "base"
+        base.mkdir()
+        save(random_weights(RobertaModel(RobertaConfig(**shape)), "tiny"), base / "model.safetensors")
+        write_json(base / "config.json", {"model_type": "roberta", "architectures": ["RobertaModel"], **shape})
+        write_tokenizer(base, ROBERTA)
+
+        def text(start: int, words: int) -> str:
+            return " ".join(TINY_WORDS[(start * 5 + word * 7) % len(TINY_WORDS)] for word in range(words)) + f" {start}"
+
+        rows = [
+            {
+                "query": ["", text(n, 3)],
+                "pos": [["", text(n + 100, 4)]],
+                "neg": [["", text(n + 200, 5)], ["", text(n + 300, 6)]],
+            }
+            for n in range(24)
+        ]
+        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        recipe = folder / "tiny.toml"
+        recipe.write_text(TINY_RECIPE, "utf-8")
+        return recipe
+
+    return make
+
+
+@pytest.fixture
+def tiny_training(tmp_path: Path, write_tiny_training: Callable[[Path], Path]) -> Path:
+    """Return a recipe in a folder of the test's own."""
+    return write_tiny_training(tmp_path)

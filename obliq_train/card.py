@@ -1,0 +1,183 @@
+"""The model card of an adapter: what it is, what it was trained on, what it scores, how to load it, its risk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from obliq_eval.catalogue import catalogue
+from obliq_eval.show import UNKNOWN
+from obliq_train.serving import named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from obliq_train.recipe import Recipe
+
+TAGS = ("sentence-transformers", "sentence-similarity", "feature-extraction", "peft", "lora", "obliq")
+RISK = (
+    "It brings texts together that share what neither of them says. Trained on signals of style it can be used to "
+    "guess who wrote a text; do not use it to unmask people."
+)
+_TABLES = ("model", "lora", "loss", "batch", "schedule", "run", "negatives", "leave_out", "evaluation")
+
+
+def text(recipe: Recipe, facts: Mapping[str, Any], name: str, base: str) -> str:
+    """Return the card, Markdown behind YAML front matter.
+
+    Args:
+        recipe: The recipe.
+        facts: Content of `training.json`.
+        name: What the adapter is called: the name of its folder.
+        base: What the adapter calls its base.
+    """
+    sections = {
+        "What it is": _about(recipe, facts, base),
+        "How to load it": _loading(recipe, name),
+        "What it was trained on": _data(recipe, facts),
+        "Scores": _scores(facts),
+        "Recipe": _recipe(recipe),
+        "Licence": _licence(recipe, base),
+        "Risk": recipe.risk or RISK,
+        "Made with": _made(facts),
+    }
+    body = "\n\n".join(f"## {title}\n\n{content}" for title, content in sections.items())
+    return f"{_front(recipe, name, base)}\n# {name}\n\n{recipe.purpose}\n\n{body}\n"
+
+
+def _front(recipe: Recipe, name: str, base: str) -> str:
+    """Return the front matter; JSON strings are YAML strings."""
+    fields: dict[str, Any] = {
+        "base_model": base,
+        "base_model_relation": "adapter",
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "sentence-similarity",
+        "license": recipe.licence or None,
+        "model_name": name,
+        "tags": list(TAGS),
+    }
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items() if value is not None]
+    return "\n".join(["---", *lines, "---", ""])
+
+
+def _about(recipe: Recipe, facts: Mapping[str, Any], base: str) -> str:
+    model, lora = recipe.model, recipe.lora
+    return (
+        f"A LoRA adapter of rank {lora.rank} on {base}, whose own weights are unchanged: {model.pooling} pooling, "
+        f"{'vectors of unit length' if model.normalize else 'vectors as they come'}. Before a query stands "
+        f"{json.dumps(model.query_prefix)}, before a document {json.dumps(model.document_prefix)}; queries are read up "
+        f"to {model.encode_query_length} tokens, documents up to {model.encode_document_length}. All of it is saved "
+        f"with the adapter. It was trained for {facts['steps']:,} steps; the last loss was {facts['loss']:.4f} "
+        "(`curves.svg`)."
+    )
+
+
+def _loading(recipe: Recipe, name: str) -> str:
+    trust = ", trust_remote_code=True" if recipe.model.trust_remote_code else ""
+    told, file = named(recipe, Path(name))
+    beside = f", where `{told}` beside this folder holds:\n\n```toml\n{file}```" if file else "."
+    return (
+        "```python\n"
+        "from sentence_transformers import SentenceTransformer\n\n"
+        f'model = SentenceTransformer("{name}"{trust})\n'
+        'queries = model.encode_query(["…"])  # the prefix is put before it here\n'
+        'documents = model.encode_document(["…"])\n'
+        "```\n\n"
+        f"or `obliq run -t TASK -m {told}`{beside}"
+    )
+
+
+def _data(recipe: Recipe, facts: Mapping[str, Any]) -> str:
+    rows = facts["rows"]
+    parts = [
+        (part.name, part.task, _source(part), part.positives if part.teacher else "", _count(rows["parts"], part.name))
+        for part in recipe.used
+    ]
+    told = [
+        _table(("part", "task", "made of", "positives", "rows"), parts) + "\n" if parts else "",
+        f"{sum(rows['parts'].values()):,} rows, SHA-256 of the file {rows['sha256']}.\n",
+        *_bullets({f"edges of {name}": f"SHA-256 {value}" for name, value in rows["edges"].items()}),
+        *_bullets({**rows["counts"], **facts["texts"]}),
+    ]
+    return "\n".join(line for line in told if line)
+
+
+def _source(part: Any) -> str:
+    if part.teacher:
+        dose = "" if part.dose is None else f", dose {part.dose:,}"
+        return f"nearest neighbours by {part.teacher} (frozen), k = {part.k}{dose}"
+    return "sentences and what stands around them" if part.sentences else (part.file.rpartition("/")[2] or "rows")
+
+
+def _count(parts: Mapping[str, int], name: str) -> str:
+    return f"{parts.get(name, 0):,}"
+
+
+def _scores(facts: Mapping[str, Any]) -> str:
+    if not facts["dev"]:
+        return "None were measured in training."
+    tasks = list(dict.fromkeys(task for scores in facts["dev"].values() for task in scores))
+    rows = [(step, *(_number(scores.get(task)) for task in tasks)) for step, scores in facts["dev"].items()]
+    return (
+        "NDCG@10 over **dev queries alone**, on which settings may be chosen; no test query was asked in training. "
+        "Step 0 is the base.\n\n" + _table(("step", *tasks), rows)
+    )
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.4f}"
+
+
+def _recipe(recipe: Recipe) -> str:
+    told = recipe.model_dump(mode="json")
+    rows = [
+        (f"{table}.{key}", json.dumps(value, ensure_ascii=False), recipe.sources.get(f"{table}.{key}", ""))
+        for table in _TABLES
+        for key, value in told[table].items()
+        if value not in (None, [], ())
+    ]
+    return f"`recipe.toml` ({recipe.name}), resolved:\n\n" + _table(("key", "value", "source"), rows)
+
+
+def _licence(recipe: Recipe, base: str) -> str:
+    own = recipe.licence or "none is stated; ask whoever trained it"
+    return f"- The adapter: {own}\n- Its base, {base}, whose terms hold as well: {base_terms(base)}"
+
+
+def base_terms(base: str) -> str:
+    """Return the terms of a base, as the table of models states them."""
+    short = base.rpartition("/")[2]
+    for entry in catalogue().values():
+        if entry.base.partition("@")[0] == base and entry.base_licence:
+            return entry.base_licence
+        if entry.name == base or (entry.name.startswith("obliq/") and entry.name.rpartition("/")[2] == short):
+            return entry.licence or "as its own card says"
+    return "as its own card says"
+
+
+def _made(facts: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    devices = f"{facts['processes']} process{'es'[: 2 * (facts['processes'] != 1)]}"
+    return "\n".join(
+        _bullets(
+            {
+                "versions": versions,
+                "hardware": f"{facts['hardware']}, {devices}",
+                "time": f"{facts['seconds']:,.0f} s",
+                "seed": facts["seed"],
+                "commit or place of the base": facts["base"],
+                "created": facts["created"],
+            }
+        )
+    )
+
+
+def _bullets(facts: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in facts.items():
+        yield f"- {key}: {value:,}" if isinstance(value, int) else f"- {key}: {value}"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

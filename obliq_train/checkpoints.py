@@ -1,0 +1,168 @@
+"""The folder beside an adapter that is being trained: whose run it is, and which of its checkpoints are whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from obliq_eval.errors import SHOWN, UserError
+from obliq_eval.home import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SEAL = "whole.json"
+"""Written last into a checkpoint: the size of each of its files."""
+PART = ".part"
+_NAME = re.compile(r"checkpoint-(\d+)")
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """`OUTPUT-run`: everything that a killed run needs to go on.
+
+    Args:
+        path: The folder.
+    """
+
+    path: Path
+
+    @classmethod
+    def beside(cls, output: Path) -> Folder:
+        """Return the folder of the run that makes an output."""
+        return cls(Path(f"{output}-run"))
+
+    @property
+    def identity(self) -> Path:
+        """The file that says whose run it is."""
+        return self.path / "run.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def part(self) -> Path:
+        """Where a checkpoint is before it is whole."""
+        return self.checkpoints / PART
+
+    def newest(self) -> Path | None:
+        """Return the newest whole checkpoint, or None; what was cut short or damaged is passed over."""
+        return next((path for _, path in sorted(self._all(), reverse=True) if whole(path)), None)
+
+    def broken(self) -> list[str]:
+        """Return the names of the checkpoints that are passed over."""
+        return [path.name for _, path in sorted(self._all()) if not whole(path)]
+
+    def begin(self) -> None:
+        """Remove what a process that was killed has left of an unfinished checkpoint."""
+        shutil.rmtree(self.part, ignore_errors=True)
+
+    def keep(self, step: int, most: int) -> Path:
+        """Seal the checkpoint that lies in `part`, put it in its place, and remove the oldest.
+
+        Args:
+            step: Its step.
+            most: How many whole checkpoints are kept.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        name = f"checkpoint-{step}"
+        made, target = self.part / name, self.checkpoints / name
+        sizes = {str(file.relative_to(made)): file.stat().st_size for file in sorted(made.rglob("*")) if file.is_file()}
+        (made / SEAL).write_text(json.dumps(sizes, indent=2) + "\n", "utf-8")
+        shutil.rmtree(target, ignore_errors=True)  # one that was not whole
+        made.rename(target)
+        shutil.rmtree(self.part, ignore_errors=True)
+        done = sorted(self._all())
+        for _, path in [(n, path) for n, path in done if whole(path)][:-most]:
+            shutil.rmtree(path, ignore_errors=True)
+        return target
+
+    def _all(self) -> Iterator[tuple[int, Path]]:
+        for path in self.checkpoints.glob("checkpoint-*"):
+            if found := _NAME.fullmatch(path.name):
+                yield int(found[1]), path
+
+
+def whole(checkpoint: Path) -> bool:
+    """Tell whether a checkpoint's files are all there, and as long as they were when it was written."""
+    try:
+        sizes = json.loads((checkpoint / SEAL).read_text("utf-8"))
+        return bool(sizes) and all((checkpoint / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step after which a checkpoint was written."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def claim(folder: Folder, identity: Mapping[str, Any]) -> None:
+    """Write whose run this is, or make sure that it is the same as before.
+
+    Args:
+        folder: The run's folder.
+        identity: `digest`, `rows` and `edges`, hashes; `recipe`, what the digest is of, as JSON values; and whatever
+            else a checkpoint depends on, as single values.
+
+    Raises:
+        UserError: If checkpoints of another run are there; the message names what differs.
+    """
+    wanted = json.loads(json.dumps(identity))  # as it comes back from the file
+    path = folder.identity
+    if not path.is_file():
+        with whole_file(path) as part:
+            part.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        return
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError  # noqa: TRY301 -- as if it were no JSON
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: give --fresh to begin again, or another --output") from error
+    told = list(_differences(found, wanted))
+    if told:
+        more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+        raise UserError(
+            f"{folder.path} is the run of another recipe or of other rows: {', '.join([*told[:SHOWN], *more])}; "
+            "give another --output, or --fresh to begin again"
+        )
+
+
+def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs, recipes by their keys; nothing if only what changes no weight does."""
+    if found.get("digest") != wanted.get("digest"):
+        old, new = (dict(_flat(one.get("recipe") or {})) for one in (found, wanted))
+        keys = [key for key in {**old, **new} if old.get(key, _MISSING) != new.get(key, _MISSING)]
+        yield from (f"{key} was {_shown(old, key)} and is {_shown(new, key)}" for key in keys)
+        if not keys:
+            yield "the recipe (it was written by another version of obliq)"
+    for key in [key for key in {**found, **wanted} if key not in {"digest", "recipe"}]:
+        if found.get(key) != wanted.get(key):
+            hashes = key in {"rows", "edges"}
+            yield f"the {key}" if hashes else f"{key} was {_shown(found, key)} and is {_shown(wanted, key)}"
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield `(dotted key, value)`; parts by their names."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{key}.")
+        elif isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value):
+            for one in value:
+                yield from _flat(one, f"{above}{key}.{one['name']}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _shown(table: Mapping[str, Any], key: str) -> str:
+    return json.dumps(table[key], ensure_ascii=False)[:60] if key in table else "not there"

@@ -1,0 +1,258 @@
+"""`obliq train`: an adapter from a recipe; what it will do; the recipes; the ablations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from obliq_eval import show
+from obliq_eval.errors import UserError, near
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from obliq_train.recipe import Recipe
+
+app = typer.Typer(add_completion=False)
+HELP = """Train a LoRA adapter by a recipe: `obliq train --list` names those that are bundled.
+
+Rows are built or read, then trained on; OUTPUT is written once, at the end. Beside it OUTPUT-run holds data, curves
+and checkpoints: a run that was stopped goes on with the same command, and ends with the same weights. On several
+devices: `torchrun --nproc-per-node N --no-python obliq train …`, or `accelerate launch --no_python obliq train …`.
+"""
+WHAT = "A recipe's name or FILE.toml; with --ablate a family."
+
+
+@app.command(help=HELP)
+def train(
+    recipe: Annotated[str | None, typer.Argument(metavar="RECIPE", help=WHAT)] = None,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="The adapter; by default ./RECIPE.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A value of the recipe, as in schedule.rate=1e-4."),
+    ] = None,
+    files: Annotated[
+        list[str] | None, typer.Option("--file", metavar="PART=FILE", help="The rows of one of the recipe's parts.")
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="mini", help="The recipe's small version.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it will do: steps, cut texts, contrast, memory.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin again: remove what an earlier run has left at OUTPUT.")
+    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the bundled recipes.")] = False,
+    shown: Annotated[bool, typer.Option("--show", help="Show the recipe's values and where they come from.")] = False,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Run a family of recipes and print its table; alone: list them.")
+    ] = False,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="N,N,…", help="Training seeds of each member of a family.")
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option("--queries", help="What a family is judged on: test, or held-out (which is so with --data mini)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train an adapter."""
+    if data not in (None, "mini"):
+        raise UserError(f"--data is {data!r}: only mini is known{near(data, ['mini'])}")
+    told = [name for name, on in (("--list", listed), ("--show", shown), ("--ablate", ablate)) if on]
+    if len(told) > 1:
+        raise UserError(f"{' and '.join(told)} do not go together: give one of them")
+    if seeds is not None and not ablate:
+        raise UserError("--seeds belongs to --ablate; one training's seed is --set run.seed=1")
+    if queries is not None and not ablate:
+        raise UserError("--queries belongs to --ablate; `obliq run` and `obliq compare` judge a single adapter")
+    judged = queries or ("test" if data is None else "held-out")
+    given = _files(files or [])
+    if listed:
+        _list(as_json=as_json)
+    elif ablate:
+        _ablate(recipe, data, output, (changes or (), given, _seeds(seeds), judged), as_json=as_json)
+    elif recipe is None:
+        raise UserError("name a recipe, as in `obliq train obliq-ir-mini`; `obliq train --list` names them")
+    else:
+        from obliq_train import recipe as recipes
+
+        found = recipes.read(recipe, changes or (), data)
+        if shown:
+            _show(found, changes or (), as_json=as_json)
+        elif dry_run:
+            _plan(found, given, as_json=as_json)
+        else:
+            _train(found, given, output or Path(found.name), fresh=fresh, as_json=as_json)
+
+
+def _files(texts: list[str]) -> dict[str, Path]:
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [text for text, (name, _, file) in zip(texts, pairs, strict=True) if not name or not file]:
+        raise UserError(f"--file {wrong[0]!r} is not of the form PART=FILE")
+    return {name: Path(file) for name, _, file in pairs}
+
+
+def _list(*, as_json: bool) -> None:
+    from obliq_train import recipe as recipes
+    from obliq_train.recipe_files import layers
+
+    rows: list[list[Any]] = []
+    for name in recipes.names():
+        found = recipes.read(name)
+        above = layers(name)
+        own = _flat({key: value for key, value in above[-1][1].items() if key not in {"purpose", "sources"}})
+        extends = above[-2][0] if len(above) > 1 else None
+        differs = ", ".join(f"{key} = {_value(value)}" for key, value in own.items()) if extends else None
+        rows.append([name, found.model.base, extends, differs, found.purpose])
+    show.table(("recipe", "base", "extends", "differs in", "purpose"), rows, as_json=as_json)
+
+
+def _show(recipe: Recipe, changes: Sequence[str], *, as_json: bool) -> None:
+    changed = {change.partition("=")[0].strip() for change in changes}
+    rows = [[key, value, _source(recipe, key, value, changed)] for key, value in _values(recipe).items()]
+    if as_json:
+        show.payload([{"key": key, "value": value, "source": source} for key, value, source in rows])
+        return
+    show.say(f"{recipe.name}: {recipe.purpose}")
+    show.table(("key", "value", "source"), [[key, _value(value), source] for key, value, source in rows])
+    for what, text in (("licence", recipe.licence), ("risk", recipe.risk)):
+        if text:
+            show.say(f"{what}: {text}")
+
+
+def _values(recipe: Recipe) -> dict[str, Any]:
+    """Return the values that decide something, by their keys as `--set` takes them."""
+    told = recipe.model_dump(exclude={"name", "purpose", "sources", "licence", "risk"})
+    return {
+        key: value
+        for key, value in _flat(told).items()
+        if not recipe.ignores(key)
+        and (not key.startswith("part.") or key in recipe.sources or value not in ("", None, False))
+    }
+
+
+def _source(recipe: Recipe, key: str, value: object, changed: set[str]) -> str:
+    if key in changed:
+        return "--set"
+    return recipe.sources.get(key) or ("default" if value == _default(type(recipe), key) else "this recipe")
+
+
+def _default(table: Any, key: str) -> object:
+    first, _, rest = key.partition(".")
+    if first == "part":
+        from obliq_train.recipe import Part
+
+        return _default(Part, rest.partition(".")[2])
+    found = table.model_fields.get(first)
+    if found is None:
+        return None
+    return _default(found.annotation, rest) if rest else found.default
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return `{dotted key: value}`; parts by their names."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{above}{key}.")
+        elif key == "part":
+            for part in value:
+                found |= _flat({k: v for k, v in part.items() if k != "name"}, f"part.{part['name']}.")
+        else:
+            found[above + key] = value
+    return found
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value in (None, "") else str(value)
+
+
+def _plan(recipe: Recipe, files: Mapping[str, Path], *, as_json: bool) -> None:
+    """Say what the recipe will do; rows that can be built cheaply are built in a folder that goes away."""
+    from tempfile import TemporaryDirectory
+
+    from obliq_train import at_hand, plan
+
+    with TemporaryDirectory(prefix="obliq-plan-") as place, at_hand.promptly(recipe, files):
+        data, absent = at_hand.rows(recipe, Path(place), files)
+        words, why = None, ""
+        try:
+            words = at_hand.tokenizer(recipe) if data is not None else None
+        except UserError as error:
+            why = str(error)
+        found = plan.plan(recipe, data, words, absent, (why,) if why else ())
+    if as_json:
+        show.payload(found.to_dict())
+        return
+    show.say(f"{found.recipe}: {recipe.purpose}")
+    show.table(("what", "value"), found.table())
+    for note in found.notes:
+        show.say(note)
+    for wanted in found.missing:
+        show.warn(f"not at hand: {wanted}")
+
+
+def _ablate(
+    family: str | None,
+    data: str | None,
+    output: Path | None,
+    given: tuple[Sequence[str], Mapping[str, Path], Sequence[int], str],
+    *,
+    as_json: bool,
+) -> None:
+    from obliq_train import ablation
+
+    if family is None:
+        rows = [(name, found.purpose) for name, found in ablation.FAMILIES.items()]
+        show.table(("family", "what it answers"), rows, as_json=as_json)
+        return
+    if family not in ablation.FAMILIES:
+        names = ", ".join(ablation.FAMILIES)
+        raise UserError(f"no family is called {family!r}{near(family, ablation.FAMILIES)}; there are {names}")
+    if output is None:
+        raise UserError("say where the family's adapters, runs and tables go: -o FOLDER")
+    changes, files, seeds, queries = given
+    found = ablation.run(family, data=data, output=output, changes=changes, seeds=seeds, files=files, queries=queries)
+    if as_json:
+        show.payload(found.to_dict())
+        return
+    for view in found.tables:
+        show.table(view.columns, view.rows, title=view.title)
+    for note in found.notes:
+        show.say(note)
+
+
+def _seeds(text: str | None) -> tuple[int, ...]:
+    parts = "0" if text is None else text
+    if not all(part.strip().isdecimal() for part in parts.split(",")):
+        raise UserError(f"--seeds {parts!r} is not of the form 0,1,2")
+    return tuple(int(part) for part in parts.split(","))
+
+
+def _train(recipe: Recipe, files: Mapping[str, Path], output: Path, *, fresh: bool, as_json: bool) -> None:
+    from obliq_train import launching
+    from obliq_train.trainer import Stopped
+
+    try:
+        done = launching.run(recipe, output, files, fresh=fresh)
+    except Stopped as stopped:
+        if launching.first():
+            show.fail(str(stopped))
+        raise typer.Exit(stopped.status) from stopped
+    if not launching.first():
+        return
+    ask = launching.evaluation(recipe, output)
+    if as_json:
+        show.payload({**done.manifest, "folder": str(done.folder), "evaluate": ask})
+    else:
+        took = f"{done.steps:,} steps in {done.seconds:,.0f} s, loss {done.loss:.4f}"
+        show.say(f"{done.folder}: {took}; evaluate it with: {ask}")

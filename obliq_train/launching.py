@@ -1,0 +1,130 @@
+"""One training as the command starts it: alone, or as one of several processes of `torchrun` or `accelerate launch`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from obliq_eval import show
+from obliq_eval.errors import MissingExtraError, UserError
+from obliq_eval.home import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from obliq_train.recipe import Recipe
+    from obliq_train.trainer import Trained
+
+
+def first() -> bool:
+    """Tell whether this is the process that prints and writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool = False) -> Trained:
+    """Prepare the rows, then train; of several processes the first one prepares, and the others find the rows.
+
+    Args:
+        recipe: The recipe.
+        output: The adapter's folder.
+        files: `{part: file of rows}`, in the place of what the recipe says.
+        fresh: Remove first what an earlier run has left.
+
+    Raises:
+        MissingExtraError: If peft or accelerate is not installed.
+        UserError: As `data.prepare` and `trainer.train` say; or if `output` is something else than an adapter's folder.
+    """
+    from obliq_train import data, listwise, trainer
+    from obliq_train.checkpoints import Folder
+
+    folder = Folder.beside(output)
+    _check_installed()
+    _check_fsdp()
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if first() and processes != recipe.batch.devices:
+        _warn(recipe, processes)
+    several = processes > 1
+    turn = trainer.arguments(recipe, folder).main_process_first(local=False) if several else nullcontext()
+    with turn:
+        if first():
+            check(output, fresh=fresh)
+            if fresh:
+                clear(output)
+        rows = data.prepare(recipe, folder.path, files)
+    train = listwise.train if recipe.trains == "reranker" else trainer.train
+    return train(recipe, rows, output)
+
+
+def _check_installed() -> None:
+    """Refuse to prepare rows that could not be trained on."""
+    from obliq_train import trainer
+
+    trainer.check_installed()
+    if find_spec("peft") is None:
+        raise MissingExtraError("peft", "train", "training an adapter")
+
+
+def _warn(recipe: Recipe, processes: int) -> None:
+    each, meant = recipe.batch.per_device * recipe.batch.accumulation, recipe.batch.devices
+    show.warn(
+        f"the recipe was written for {meant} device{'s'[: meant != 1]}, and {processes} of them train: a step has "
+        f"{each * processes:,} anchors, not {each * meant:,}"
+    )
+
+
+def _check_fsdp() -> None:
+    """Refuse FSDP without a GPU: accelerate would quietly train with the whole weights in every process."""
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() != "true":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError("FSDP spreads weights over GPUs, and there is none here: leave --use_fsdp out")
+
+
+def check(output: Path, *, fresh: bool) -> None:
+    """Refuse an output that is there, unless it is an adapter that was trained here and may be replaced.
+
+    Raises:
+        UserError: If it is something else, or may not.
+    """
+    from obliq_train.trainer import MANIFEST, run_folder
+
+    for place, mark in ((output, MANIFEST), (run_folder(output), "")):
+        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+            continue
+        if not place.is_dir() or (mark and not (place / mark).is_file()):
+            raise UserError(f"{place} is there already, and is no adapter of `obliq train`: give another --output")
+        if mark and not fresh:
+            raise UserError(f"{place} is trained already: give another --output, or --fresh to begin again")
+
+
+def clear(output: Path) -> None:
+    """Remove an adapter, and of the folder beside it all but the rows, which are found again if they are the same."""
+    from obliq_train.checkpoints import Folder
+    from obliq_train.trainer import CURVES, alone
+
+    beside = Folder.beside(output)
+    if beside.path.is_dir():
+        with alone(beside):
+            for place in (beside.checkpoints, beside.path / "tensorboard"):
+                shutil.rmtree(place, ignore_errors=True)
+            for file in (beside.identity, beside.path / CURVES):
+                file.unlink(missing_ok=True)
+    shutil.rmtree(output, ignore_errors=True)
+
+
+def evaluation(recipe: Recipe, output: Path) -> str:
+    """Return the command that evaluates an adapter, and write the model file that it names, where it needs one."""
+    from obliq_train.serving import named
+
+    tasks = recipe.evaluation.tasks or [part.task for part in recipe.used if part.task] or ["TASK"]
+    text, content = named(recipe, output)
+    if content:
+        with whole_file(Path(text)) as part:
+            part.write_text(content, "utf-8")
+    return f"obliq run -t {tasks[0]} -m {text}"

@@ -1,0 +1,384 @@
+"""From rows to an adapter's folder, or on from where the same command was stopped."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import math
+import signal
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from obliq_eval.errors import MissingExtraError, UserError
+from obliq_eval.home import whole_folder
+from obliq_eval.manifest import hardware, now, versions
+from obliq_train import build as building
+from obliq_train import card, checkpoints, curves
+from obliq_train.provenance import sha256
+from obliq_train.rows import read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
+
+    from obliq_train.batches import TrainingSet
+    from obliq_train.checkpoints import Folder
+    from obliq_train.data import Data
+    from obliq_train.listwise import Lists
+    from obliq_train.recipe import Recipe
+    from obliq_train.rows import Row
+
+NEVER = 1 << 40
+"""Steps between two checkpoints where the last alone is wanted."""
+LONGEST_WAIT = 24 * 3600
+"""Seconds that processes wait for the first one, which measures dev scores and writes."""
+SHAPES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
+MANIFEST, RECIPE, CURVES, PICTURE, CARD = "training.json", "recipe.toml", "curves.jsonl", "curves.svg", "README.md"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out.
+
+    Args:
+        folder: The adapter's folder.
+        steps: Optimiser steps.
+        seconds: Of training, over all sessions, evaluation included.
+        loss: Mean over the steps since the last point but one of the curves.
+        curves: The file of the curves.
+        manifest: Content of `training.json`.
+    """
+
+    folder: Path
+    steps: int
+    seconds: float
+    loss: float
+    curves: Path
+    manifest: Mapping[str, Any]
+
+
+class Stopped(UserError):  # noqa: N818 -- nothing is wrong
+    """Somebody has asked for an end, and the run can be resumed.
+
+    Args:
+        message: One sentence.
+        number: The signal.
+    """
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.status = 128 + number
+        """What a shell reports for a process that the signal has ended."""
+
+
+def run_folder(output: Path) -> Path:
+    """Return the folder beside an output that holds its data, checkpoints and curves."""
+    return checkpoints.Folder.beside(output).path
+
+
+def steps(recipe: Recipe, rows: int, processes: int = 1) -> int:
+    """Return how many optimiser steps a recipe makes.
+
+    The last batch of an epoch is left out where it is not full, and so are batches that not every process has one of:
+    their anchors would be contrasted with fewer documents than the others.
+
+    Args:
+        recipe: The recipe.
+        rows: Training rows.
+        processes: Devices that train together.
+
+    Raises:
+        UserError: If there are too few rows for one batch on each device.
+    """
+    batches = rows // (recipe.batch.per_device * processes)
+    if not batches:
+        raise UserError(
+            f"{rows} rows are too few for a batch of {recipe.batch.per_device} on each of {processes} "
+            f"device{'s'[: processes != 1]}; lower batch.per_device"
+        )
+    if recipe.schedule.steps is not None:
+        return recipe.schedule.steps
+    return math.ceil((recipe.schedule.epochs or 1) * math.ceil(batches / recipe.batch.accumulation))
+
+
+def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) -> Trained:
+    """Train an adapter and write its folder, or go on where the same command was stopped.
+
+    A run that was resumed ends with the same weights as one that never stopped. Under `torchrun` or `accelerate launch`
+    every process calls this; the first one writes.
+
+    Args:
+        recipe: The recipe.
+        data: Its rows.
+        output: The adapter's folder; beside it `OUTPUT-run` holds checkpoints and curves.
+        progress: Show a bar on standard error where that is a terminal.
+
+    Raises:
+        MissingExtraError: If peft or accelerate is not installed.
+        Stopped: After Ctrl-C or SIGTERM, once a checkpoint is written.
+        UserError: If `output` is there already; if its checkpoints are another recipe's or other rows'; if the rows or
+            the base do not fit the recipe; if the loss or the gradient is no number; if a checkpoint cannot be
+            written. The last whole checkpoint is kept.
+    """
+    if recipe.trains != "retriever":
+        raise UserError(f"{recipe.name} trains a {recipe.trains}, which this trainer does not")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"{output} is there already: give another --output, or --fresh to begin again")
+    check_installed()
+    from obliq_train.watch import quiet
+
+    with quiet():
+        return _train(recipe, data, output, shown=progress)
+
+
+def check_installed() -> None:
+    """Refuse to begin without what the trainer needs.
+
+    Raises:
+        MissingExtraError: If it is not installed; transformers would name another way to install it.
+    """
+    if importlib.util.find_spec("accelerate") is None:
+        raise MissingExtraError("accelerate", "train", "training")
+
+
+def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
+    from obliq_train.batches import TrainingSet
+    from obliq_train.losses import Contrast
+    from obliq_train.stepping import Trainer
+    from obliq_train.validation import Dev
+
+    folder = checkpoints.Folder.beside(output)
+    args = arguments(recipe, folder)
+    rows, edges = _read(data)
+    total = steps(recipe, len(rows), args.world_size)
+    dev = Dev.of(recipe.evaluation.tasks)
+    base = building.origin(recipe)
+    model = building.build(recipe, base)
+    texts = TrainingSet.of(rows, edges, model.tokenizer, recipe)
+    texts.verify(model, rows, recipe)
+    identity = {
+        "digest": recipe.digest,
+        "rows": sha256(data.rows),
+        "edges": {name: sha256(path) for name, path in sorted(data.edges.items())},
+        "base": str(base.files.commit or base.name),
+        "processes": args.world_size,
+        "recipe": recipe.deciding(),
+    }
+    with ExitStack() as held:
+        with args.main_process_first(local=False):
+            if args.process_index == 0:
+                held.enter_context(alone(folder))
+                checkpoints.claim(folder, identity)
+                folder.begin()
+        loss = Contrast(model, recipe.loss, recipe.batch.sub_batch_tokens)
+        trainer = Trainer(model, args, texts, loss, folder=folder, keep=recipe.run.keep_checkpoints)
+        if dev.tasks and trainer.is_fsdp_enabled:
+            raise UserError(
+                "evaluation.tasks cannot be measured while the weights are spread over devices (FSDP): "
+                "take them out, and run `obliq run` afterwards"
+            )
+        found, made = go(trainer, recipe, folder, dev, total, shown=shown)
+        if args.process_index == 0:
+            facts = manifest_of(recipe, data, identity, texts, found, total, trainer.args)
+            facts["rows"]["parts"] = dict(Counter(row.source for row in rows))
+            _write(output, recipe, model, made, found, facts, base.name)
+        trainer.accelerator.wait_for_everyone()
+    return written(output, total)
+
+
+def written(output: Path, total: int) -> Trained:
+    """Return what lies in a folder that has just been written."""
+    manifest = json.loads((output / MANIFEST).read_text("utf-8"))
+    return Trained(output, total, manifest["seconds"], manifest["loss"], output / CURVES, manifest)
+
+
+def _read(data: Data) -> tuple[list[Row], dict[str, Any]]:
+    from obliq_eval.edges import read_edges
+
+    return list(read_rows(data.rows)), {name: read_edges(path) for name, path in data.edges.items()}
+
+
+@contextmanager
+def alone(folder: Folder) -> Iterator[None]:
+    """Hold the run's folder against a second process with the same output."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder.path / ".lock")
+    try:
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(
+            f"another process is training in {folder.path}: wait for it, or give another --output"
+        ) from error
+    except OSError as error:
+        raise UserError(f"cannot write {folder.path}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def arguments(recipe: Recipe, folder: Folder) -> SentenceTransformerTrainingArguments:
+    """Return a recipe as the trainer's arguments; what the launcher has set in the environment is read here."""
+    import torch
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    schedule, run = recipe.schedule, recipe.run
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(folder.checkpoints),
+        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),  # else processes do not meet
+        per_device_train_batch_size=recipe.batch.per_device,
+        gradient_accumulation_steps=recipe.batch.accumulation,
+        dataloader_drop_last=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        max_steps=schedule.steps or -1,
+        num_train_epochs=schedule.epochs or 1,
+        learning_rate=schedule.rate,
+        warmup_steps=schedule.warmup,
+        lr_scheduler_type=SHAPES[schedule.shape],
+        weight_decay=schedule.weight_decay,
+        max_grad_norm=schedule.clip,
+        optim="adamw_torch",
+        bf16=run.precision == "bf16-autocast",
+        seed=run.seed,
+        data_seed=run.seed,
+        logging_strategy="steps",
+        logging_steps=run.log_steps,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,  # a loss that is no number ends the run
+        save_strategy="steps",
+        save_steps=run.save_steps or NEVER,
+        save_total_limit=None,  # `Folder.keep` removes the oldest whole ones
+        eval_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        log_level_replica="error",
+        ddp_find_unused_parameters=False,
+        ddp_timeout=LONGEST_WAIT,
+    )
+    args._setup_devices  # noqa: B018 -- a property: the other processes are joined here, before anybody counts them
+    if args.world_size == 1 and args.n_gpu > 1:  # else one process would spread each batch over all of them
+        args._n_gpu = 1
+    return args
+
+
+def go(
+    trainer: Any, recipe: Recipe, folder: Folder, dev: Any, total: int, *, shown: bool
+) -> tuple[list[curves.Point], dict[str, Any]]:
+    """Train, and return the points of the curves and the adapter's weights."""
+    from obliq_train.stepping import kept
+    from obliq_train.watch import Watch, asked_to_stop, progress
+
+    start = folder.newest()
+    done = checkpoints.step_of(start) if start is not None else 0
+    first = trainer.args.process_index == 0
+    trainer.accelerator.wait_for_everyone()  # all have looked before the first one writes
+    with ExitStack() as open_:
+        asked = open_.enter_context(asked_to_stop())
+        bar = open_.enter_context(progress(total, done, shown=shown and first))
+        file = None
+        if first:
+            file = curves.Curves(folder.path / CURVES, folder.path / "tensorboard", done)
+            open_.enter_context(file)
+        scores = (lambda: _dev_scores(trainer, dev)) if dev.tasks else None
+        watch = Watch(asked, lambda number: _largest(trainer, number), file, scores, recipe.evaluation.every, bar)
+        trainer.add_callback(watch)
+        if start is not None and done >= total:
+            trainer._load_from_checkpoint(str(start))
+        else:
+            trainer.train(resume_from_checkpoint=None if start is None else str(start))
+            if trainer.state.global_step < total:
+                raise Stopped(
+                    f"stopped after step {trainer.state.global_step} of {total} by "
+                    f"{signal.Signals(asked.signal).name}; {kept(folder)}",
+                    asked.signal,
+                )
+        return (file.points if file is not None else []), trainer.adapter()
+
+
+def _dev_scores(trainer: Any, dev: Any) -> dict[str, float]:
+    """Measure in the first process, in the weights' own type, while the others wait."""
+    found: dict[str, float] = {}
+    if trainer.args.process_index == 0:
+        model = trainer.plain
+        autocast = vars(model).pop("forward", None)  # accelerate's, which computes in bfloat16
+        try:
+            found = dev.scores(model)
+        finally:
+            if autocast is not None:
+                model.forward = autocast
+    trainer.accelerator.wait_for_everyone()
+    return found
+
+
+def _largest(trainer: Any, number: int) -> int:
+    """Return the largest of all processes' numbers."""
+    if trainer.args.world_size == 1:
+        return number
+    import torch
+
+    told = torch.tensor([number], device=trainer.args.device)
+    torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX)
+    return int(told)
+
+
+def manifest_of(
+    recipe: Recipe,
+    data: Data,
+    identity: Mapping[str, Any],
+    texts: TrainingSet | Lists,
+    found: list[curves.Point],
+    total: int,
+    args: SentenceTransformerTrainingArguments,
+) -> dict[str, Any]:
+    """Return the manifest."""
+    scored = [point for point in found if point.dev]
+    losses = [point.loss for point in found if point.loss is not None]
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "digest": recipe.digest,
+        "base": identity["base"],
+        "rows": {"sha256": identity["rows"], "edges": identity["edges"], "counts": dict(data.counts)},
+        "texts": dict(texts.counts),
+        "steps": total,
+        "processes": args.world_size,
+        "contrast": recipe.batch.per_device * (args.world_size if recipe.loss.gather else 1),
+        "seed": recipe.run.seed,
+        "seconds": found[-1].seconds,
+        "loss": losses[-1],
+        "dev": {str(point.step): dict(point.dev) for point in scored},
+        "versions": versions() | _more_versions(),
+        "hardware": hardware(),
+        "created": now(),
+    }
+
+
+def _more_versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("accelerate", "safetensors")}
+
+
+def _write(
+    output: Path,
+    recipe: Recipe,
+    model: SentenceTransformer,
+    weights: Mapping[str, Any],
+    found: list[curves.Point],
+    facts: Mapping[str, Any],
+    base: str,
+) -> None:
+    """Write the adapter's folder, whole or not at all."""
+    with whole_folder(output) as part:
+        building.save(model, part, weights)
+        (part / RECIPE).write_text(recipe.to_toml(), "utf-8")
+        (part / MANIFEST).write_text(json.dumps(facts, indent=2, ensure_ascii=False, default=str) + "\n", "utf-8")
+        (part / CURVES).write_text("".join(point.to_json() + "\n" for point in found), "utf-8")
+        curves.picture(found, part / PICTURE, recipe.name)
+        (part / CARD).write_text(card.text(recipe, facts, output.name, base), "utf-8")

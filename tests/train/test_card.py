@@ -1,0 +1,96 @@
+"""The model card: front matter that the hub reads, and every number of the manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from obliq_train import card
+from obliq_train.recipe import Recipe
+
+HUB = "sentence-transformers/all-MiniLM-L6-v2"
+FACTS: dict[str, Any] = {
+    "rows": {"sha256": "abc", "edges": {"graph": "def"}, "counts": {"left out": 3}, "parts": {"graph": 1200}},
+    "texts": {"truncated document texts": 7},
+    "steps": 1500,
+    "processes": 1,
+    "seed": 5,
+    "seconds": 61.2,
+    "loss": 1.23456,
+    "base": "5" * 40,
+    "dev": {"0": {"OBLIQ-Mini-Writing": 0.13}, "40": {"OBLIQ-Mini-Writing": 0.165}},
+    "versions": {"python": "3.11", "peft": "0.21.2"},
+    "hardware": "Linux x86_64, 2 cores",
+    "created": "2026-01-01T00:00:00+00:00",
+}
+
+
+def recipe(**more: Any) -> Recipe:
+    part = {"name": "graph", "task": "OBLIQ-Mini-Writing", "corpus": "OBLIQ-Mini-Writing", "teacher": "stylometry"}
+    table = {
+        "name": "mini",
+        "purpose": "Writing style, in small.",
+        "model": {"base": "obliq/all-MiniLM-L6-v2", "query_prefix": "query: "},
+        "part": ({**part, "k": 3, "dose": 1200},),
+        "licence": "apache-2.0",
+        "risk": "It may unmask writers.",
+        "sources": {"loss.scale": "section 3.4"},
+        **more,
+    }
+    return Recipe.model_validate(table)
+
+
+def test_the_front_matter_is_what_the_hub_asks_for() -> None:
+    from huggingface_hub import ModelCard
+
+    data = ModelCard(card.text(recipe(), FACTS, "mini: the first", HUB)).data.to_dict()
+    assert data["base_model"] == HUB
+    assert data["license"] == "apache-2.0"
+    assert data["library_name"] == "sentence-transformers"
+    assert data["pipeline_tag"] == "sentence-similarity"
+    assert data["base_model_relation"] == "adapter"
+    assert {"lora", "peft", "sentence-transformers"} <= set(data["tags"])
+    assert data["model_name"] == "mini: the first"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Writing style, in small.",
+        "| graph | OBLIQ-Mini-Writing | nearest neighbours by stylometry (frozen), k = 3, dose 1,200 | neighbours |",
+        "1,200 rows, SHA-256 of the file abc.",
+        "- edges of graph: SHA-256 def",
+        "- left out: 3",
+        "- truncated document texts: 7",
+        "| 0 | 0.1300 |\n| 40 | 0.1650 |",
+        "dev queries alone",
+        '| loss.scale | 50.0 | section 3.4 |',
+        "1,500 steps; the last loss was 1.2346",
+        'Before a query stands "query: "',
+        "- The adapter: apache-2.0",
+        f"- Its base, {HUB}, whose terms hold as well: apache-2.0",
+        "It may unmask writers.",
+        "-m minilm@mini",
+        'SentenceTransformer("mini")',
+        "peft 0.21.2",
+        "Linux x86_64, 2 cores, 1 process\n",
+    ],
+)  # fmt: skip
+def test_it_says(told: str) -> None:
+    assert told in card.text(recipe(), FACTS, "mini", HUB)
+
+
+def test_what_is_not_known_is_said_to_be_so() -> None:
+    text = card.text(recipe(licence="", risk=""), {**FACTS, "dev": {}, "processes": 2}, "mini", "some/base")
+    assert "license:" not in text
+    assert "none is stated; ask whoever trained it" in text
+    assert "whose terms hold as well: as its own card says" in text
+    assert "None were measured in training." in text
+    assert "do not use it to unmask people" in text
+    assert "2 cores, 2 processes" in text
+
+
+def test_the_terms_of_the_papers_base_are_all_named() -> None:
+    terms = card.base_terms("nvidia/llama-nv-embed-reasoning-3b")
+    assert all(told in terms for told in ("CC-BY-NC-4.0", "CC-BY-4.0", "Llama 3.2"))

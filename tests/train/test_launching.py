@@ -1,0 +1,119 @@
+"""Training by two processes, as `torchrun` and `accelerate` start the command, and what a launcher says of FSDP."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from obliq_eval.cli import app
+from obliq_train import launching
+from obliq_train import recipe as recipes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OBLIQ = Path(sys.executable).with_name("obliq")
+FSDP = Path(__file__).parent / "data" / "fsdp_settings.py"
+
+
+def obliq(*arguments: object) -> str:
+    done = CliRunner().invoke(app, ["train", *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def launched(command: Sequence[object], recipe: Path, output: Path) -> subprocess.CompletedProcess[str]:
+    """Train with two processes of two rows each, which are one of four."""
+    own = (OBLIQ, "train", recipe, "-o", output, "--set", "batch.per_device=2", "--set", "batch.devices=2")
+    done = subprocess.run(
+        [*map(str, command), *map(str, own)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done
+
+
+def furthest(one: Path, other: Path) -> float:
+    """Return the largest difference between the weights of two adapters."""
+    a, b = (load_file(folder / "adapter_model.safetensors") for folder in (one, other))
+    assert a.keys() == b.keys()
+    return max(float((a[key] - b[key]).abs().max()) for key in a)
+
+
+def test_two_processes_make_the_adapter_of_one_with_the_doubled_batch(tiny_training: Path) -> None:
+    """Documents are gathered and dropout is off, so that all that differs is the order of float's sums.
+
+    Without gathering the adapter is another one: each anchor is contrasted with six documents, not twelve.
+    """
+    folder = tiny_training.parent
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--no-python")
+    done = launched(torchrun, tiny_training, folder / "two")
+    assert done.stdout.count("\n") == 1  # one process alone says what came out
+    assert "two: 6 steps" in done.stdout
+    obliq(tiny_training, "-o", folder / "one")
+    assert furthest(folder / "one", folder / "two") < 1e-5
+    obliq(tiny_training, "-o", folder / "apart", "--set", "batch.per_device=2", "--set", "batch.accumulation=2")
+    assert furthest(folder / "one", folder / "apart") > 1e-4
+
+
+@pytest.mark.slow
+def test_accelerate_launches_it_as_well(tiny_training: Path) -> None:
+    folder = tiny_training.parent
+    accelerate = (
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", 2, "--num_machines", 1,
+        "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", 0, "--no_python",
+    )  # fmt: skip
+    assert launched(accelerate, tiny_training, folder / "two").stdout.count("\n") == 1
+    obliq(tiny_training, "-o", folder / "one")
+    assert furthest(folder / "one", folder / "two") < 1e-5
+
+
+def test_fewer_processes_than_the_recipe_was_written_for_are_told_of(tiny_training: Path) -> None:
+    """4 rows on each of 8 devices are 32 anchors; one device has 4 of them."""
+    done = CliRunner().invoke(
+        app, ["train", str(tiny_training), "-o", str(tiny_training.parent / "out"), "--set", "batch.devices=8"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "written for 8 devices, and 1 of them train: a step has 4 anchors, not 32" in done.stderr
+
+
+def test_fsdp_without_a_gpu_is_refused(tiny_training: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    done = CliRunner().invoke(app, ["train", str(tiny_training), "-o", str(tiny_training.parent / "out")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "leave --use_fsdp out" in done.stderr
+
+
+def test_what_accelerate_says_of_fsdp_reaches_the_trainer(tiny_training: Path) -> None:
+    """Weights are spread over GPUs alone, so what accelerate is given is looked at here, not what it does with it."""
+    told = {
+        "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "false",
+        "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_TRANSFORMER_CLS_TO_WRAP": "RobertaLayer",
+        "FSDP_OFFLOAD_PARAMS": "true", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, str(FSDP), str(tiny_training)],
+        env=os.environ | told, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.stdout.splitlines() == ["version 2", "reshard False", "offload True", "wraps RobertaLayer"]
+
+
+def test_a_model_of_the_table_serves_where_it_reads_texts_as_the_recipe_does(tiny_training: Path) -> None:
+    """obliq-ir has these prefixes and lengths and is loaded in bfloat16; with any other a model file is written."""
+    reading = ["encode_query_length=256", "encode_document_length=1024"]
+    found = recipes.read(str(tiny_training), [*(f"model.{one}" for one in reading), "run.precision=bf16"])
+    output = tiny_training.parent / "out"
+    assert launching.evaluation(found, output) == f"obliq run -t OBLIQ-Mini-Math -m obliq-ir@{output}"
+    assert not Path(f"{output}.toml").exists()
+    other = recipes.read(str(tiny_training), ["model.query_prefix="])
+    assert launching.evaluation(other, output) == f"obliq run -t OBLIQ-Mini-Math -m {output}.toml"
+    assert 'query_prefix = ""' in Path(f"{output}.toml").read_text("utf-8")

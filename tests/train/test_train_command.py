@@ -1,0 +1,255 @@
+"""`obliq train`: a whole run, its dry run, the recipes, and what is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from obliq_eval.cli import app
+from obliq_train import recipe as recipes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNNER = CliRunner()
+SCRIPT = "import sys; from obliq_eval.cli import main; sys.argv[0] = 'obliq'; main()"
+
+
+def run(*arguments: object) -> Any:
+    return RUNNER.invoke(app, ["train", *map(str, arguments)])
+
+
+def refused(*arguments: object) -> str:
+    """Return the one sentence with which a command ends."""
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    assert len(lines) == 1
+    return str(lines[0].removeprefix("error: "))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, write_tiny_training: Callable[[Path], Path]) -> tuple[Path, Any]:
+    """Return the folder of a tiny adapter, and how the command ended that made it."""
+    recipe = write_tiny_training(tmp_path_factory.mktemp("trained"))
+    output = recipe.parent / "adapter"
+    return output, run(recipe, "-o", output)
+
+
+def test_a_run_ends_with_one_line_that_says_how_to_evaluate_it(trained: tuple[Path, Any]) -> None:
+    """24 rows, 4 a batch: 6 steps."""
+    output, done = trained
+    assert done.exit_code == 0, done.output
+    place = re.escape(str(output))
+    ask = rf"obliq run -t OBLIQ-Mini-Math -m {place}\.toml"
+    assert re.fullmatch(rf"{place}: 6 steps in \d+ s, loss \d\.\d{{4}}; evaluate it with: {ask}\n", done.stdout)
+    assert {"adapter_config.json", "adapter_model.safetensors", "recipe.toml", "training.json", "README.md"} <= {
+        path.name for path in output.iterdir()
+    }
+    assert (output.parent / "adapter-run" / "rows.jsonl").is_file()
+
+
+def test_the_model_file_that_it_names_loads_the_adapter_as_it_was_trained(trained: tuple[Path, Any]) -> None:
+    import numpy as np
+    from sentence_transformers import SentenceTransformer
+
+    from obliq_models.loading import encoder_of, load
+    from obliq_models.naming import find
+
+    output, _ = trained
+    entry = find(f"{output}.toml")
+    assert (entry.query_prefix, entry.document_prefix) == ("query: ", "passage: ")
+    encoder = encoder_of(load(entry, "cpu"))
+    assert encoder is not None
+    plain = SentenceTransformer(str(output), device="cpu")
+    for role, encode in (("query", plain.encode_query), ("document", plain.encode_document)):
+        ours = encoder.encode(["whales sing of taxes"], role).vectors  # type: ignore[arg-type]
+        assert np.abs(ours - encode(["whales sing of taxes"])).max() < 1e-6
+
+
+def test_it_is_not_trained_twice_unless_it_is_to_begin_again(tiny_training: Path) -> None:
+    """Begun again, with the same seed, it has the same weights; the rows are found again."""
+    output = tiny_training.parent / "adapter"
+    assert run(tiny_training, "-o", output).exit_code == 0
+    weights = (output / "adapter_model.safetensors").read_bytes()
+    rows = output.parent / "adapter-run" / "rows.jsonl"
+    written = rows.stat().st_mtime_ns
+    assert "is trained already" in refused(tiny_training, "-o", output)
+    again = run(tiny_training, "-o", output, "--fresh", "--json")
+    assert again.exit_code == 0, again.output
+    assert (output / "adapter_model.safetensors").read_bytes() == weights
+    assert rows.stat().st_mtime_ns == written
+    told = json.loads(again.stdout)
+    assert (told["steps"], told["folder"]) == (6, str(output))
+    assert told["evaluate"].endswith(f"-m {output}.toml")
+
+
+def test_checkpoints_of_another_recipe_are_refused(tiny_training: Path) -> None:
+    import shutil
+
+    output = tiny_training.parent / "adapter"
+    assert run(tiny_training, "-o", output).exit_code == 0
+    shutil.rmtree(output)  # as if it had been killed before the end
+    told = refused(tiny_training, "-o", output, "--set", "schedule.rate=5e-4")
+    assert "schedule.rate was 0.001 and is 0.0005" in told
+    assert "--fresh" in told
+    assert not output.exists()
+    assert run(tiny_training, "-o", output, "--set", "schedule.rate=5e-4", "--fresh").exit_code == 0
+
+
+def test_a_dry_run_says_what_will_happen_and_leaves_nothing(tiny_training: Path) -> None:
+    """A text is cut where <s> and </s>, the prefix and its words have more tokens than the limit."""
+    before = sorted(tiny_training.parent.rglob("*"))
+    done = run(tiny_training, "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"optimiser steps +6\b", done.stdout)
+    assert re.search(
+        r"contrast on one device +12 documents: own positive, 2 own negatives, 3 positives and 6", done.stdout
+    )
+    assert "memory of a device" in done.stdout
+    told = json.loads(run(tiny_training, "--dry-run", "--json").stdout)
+    assert (told["steps"], told["warmup"], told["rows"], told["missing"]) == (6, 1, {"toy": 24}, [])
+    assert told["contrasts"][0]["documents"] == 12
+    assert told["memory"]["total"] == sum(
+        told["memory"][part] for part in ("weights", "optimiser", "activations", "contrast")
+    )
+    assert sorted(tiny_training.parent.rglob("*")) == before
+
+
+def test_a_dry_run_names_the_parts_whose_rows_are_not_there() -> None:
+    done = run("obliq-ir-3b", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "gathered from 40 devices" in done.stdout
+    for part in ("twitter", "math", "writing", "congress"):
+        assert f"--file {part}=FILE" in done.stderr
+    assert "--set part.writing-graph.descriptions=FILE" in done.stderr
+
+
+def test_a_dry_run_takes_the_parts_that_are_there(tiny_training: Path) -> None:
+    with tiny_training.open("a", encoding="utf-8") as file:
+        file.write('\n[[part]]\nname = "absent"\n')
+    told = json.loads(run(tiny_training, "--dry-run", "--json").stdout)
+    assert told["rows"] == {"toy": 24, "absent": None}
+    assert told["steps"] is None
+    assert ["absent" in wanted for wanted in told["missing"]] == [True]
+    rows = tiny_training.parent / "rows.jsonl"
+    given = json.loads(run(tiny_training, "--dry-run", "--json", "--file", f"absent={rows}").stdout)
+    assert given["missing"] == []
+
+
+def test_the_list_names_every_recipe_and_what_it_changes() -> None:
+    found = {row["recipe"]: row for row in json.loads(run("--list", "--json").stdout)}
+    assert set(found) == set(recipes.names())
+    assert found["k1"]["extends"] == "obliq-ir-3b"
+    assert found["k1"]["differs in"] == "part.writing-graph.k = 1"
+    assert found["obliq-ir-3b"]["differs in"] is None
+    assert all(row["purpose"] for row in found.values())
+
+
+def test_show_gives_each_value_with_its_source() -> None:
+    told = json.loads(run("k1", "--show", "--json", "--set", "schedule.rate=1e-4").stdout)
+    found = {row["key"]: (row["value"], row["source"]) for row in told}
+    assert found["schedule.rate"] == (1e-4, "--set")
+    assert found["part.writing-graph.k"][0] == 1
+    assert "H.1" in found["part.writing-graph.k"][1]
+    assert found["loss.mask"] == (True, "default")
+    assert found["loss.scale"] == (50.0, recipes.read("k1").sources["loss.scale"])
+    assert "k1: " in run("k1", "--show").stdout
+
+
+def test_families_are_listed_where_none_is_named() -> None:
+    from obliq_train.ablation import FAMILIES
+
+    done = run("--ablate", "--json")
+    assert [row["family"] for row in json.loads(done.stdout)] == list(FAMILIES)
+    assert 'did you mean "teacher-graph"?' in refused("--ablate", "teacher-grap", "--data", "mini", "-o", "x")
+    assert "-o FOLDER" in refused("--ablate", "dose", "--data", "mini")
+
+
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "an unknown recipe": (("obliq-ir-3c",), 'did you mean "obliq-ir-3b"?'),
+    "a file that is not there": (("nowhere.toml",), "nowhere.toml"),
+    "nothing": ((), "name a recipe"),
+    "an unknown key": (("RECIPE", "--set", "schedule.rat=1e-4"), 'schedule.rat is not a key of a recipe; did'),
+    "an unknown table": (("RECIPE", "--set", "schedul.rate=1e-4"), "schedul"),
+    "no value": (("RECIPE", "--set", "schedule.rate"), "KEY=VALUE"),
+    "a wrong value": (("RECIPE", "--set", "schedule.rate=fast"), "schedule.rate"),
+    "no part's file": (("RECIPE", "--file", "rows.jsonl"), "PART=FILE"),
+    "a file for no part": (("RECIPE", "--file", "toi=rows.jsonl"), "toi"),
+    "a part's file that is not there": (("RECIPE", "--file", "toy=nowhere.jsonl"), "nowhere.jsonl is not there"),
+    "a base that is not there": (("RECIPE", "--set", "model.base=./nowhere"), "nowhere"),
+    "a base that is causal": (
+        ("RECIPE", "--set", "model.base=causal", "--set", 'lora.targets=["gate_proj"]'), "its attention is causal"
+    ),
+    "a target that the base has not": (("RECIPE", "--set", 'lora.targets=["q_proj"]'), "q_proj"),
+    "another data": (("RECIPE", "--data", "maxi"), "only mini is known"),
+    "seeds without a family": (("RECIPE", "--seeds", "0,1"), "--seeds belongs to --ablate"),
+    "two wishes": (("RECIPE", "--list", "--show"), "do not go together"),
+    "too few rows": (("RECIPE", "--set", "batch.per_device=25"), "24 rows are too few"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_told_in_one_sentence(case: str, tiny_training: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny_training.parent)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    arguments, told = BAD[case]
+    if "model.base=causal" in arguments:
+        write_causal(Path("causal"))
+    given = [tiny_training.name if one == "RECIPE" else one for one in arguments]
+    assert told in refused(*given, *(("-o", "out") if "RECIPE" in arguments else ()))
+    assert not Path("out").exists()
+
+
+def write_causal(folder: Path) -> None:
+    """Write a tiny Llama beside the tokenizer of the tiny base."""
+    import shutil
+
+    from transformers import LlamaConfig, LlamaModel
+
+    config = LlamaConfig(
+        vocab_size=420, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    LlamaModel(config).save_pretrained(folder)
+    for file in Path("base").glob("*token*"):
+        shutil.copy(file, folder)
+
+
+def test_an_output_that_is_something_else_is_refused(tiny_training: Path) -> None:
+    folder = tiny_training.parent
+    (folder / "mine").mkdir()
+    (folder / "mine" / "thesis.txt").write_text("three years", "utf-8")
+    for output in (folder / "rows.jsonl", folder / "mine"):
+        for more in ((), ("--fresh",)):
+            assert "is no adapter of `obliq train`" in refused(tiny_training, "-o", output, *more)
+    assert (folder / "mine" / "thesis.txt").read_text("utf-8") == "three years"
+
+
+@pytest.mark.parametrize("package", ["peft", "accelerate"])
+def test_a_package_that_is_missing_is_named_before_any_work(
+    package: str, tiny_training: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    output = tiny_training.parent / "out"
+    told = refused(tiny_training, "-o", output)
+    assert f"needs the package {package}: pip install 'obliq[train]'" in told
+    assert not output.with_name("out-run").exists()
+
+
+def test_the_command_as_it_is_typed_refuses_in_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, "train", "obliq-ir-3c"],
+        cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no recipe is called 'obliq-ir-3c'")
+    assert done.stderr.count("\n") == 1

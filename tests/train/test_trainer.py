@@ -1,0 +1,361 @@
+"""Training on a tiny base: resumed to the bit, stopped in order, refused with one sentence, the base left alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from obliq_eval.errors import UserError
+from obliq_train import build as building
+from obliq_train import checkpoints, curves, stepping, trainer
+from obliq_train.data import Data
+from obliq_train.recipe import Recipe, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Toy = Callable[..., tuple[Recipe, Data]]
+
+LONG = ("lora.dropout=0.2", "schedule.epochs=2", "run.save_steps=4")
+"""24 rows, 4 at a time: 6 steps an epoch, 12 in all, checkpoints after 4, 8 and 12; dropout draws random numbers."""
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from obliq_train import stepping, trainer
+from obliq_train.data import Data
+from obliq_train.recipe import read
+
+torch.set_num_threads(1)
+real, calls = stepping.Trainer.training_step, []
+
+def step(self, *given, **settings):
+    calls.append(1)
+    if len(calls) == 11:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, *given, **settings)
+
+stepping.Trainer.training_step = step
+recipe, rows, output, *changes = sys.argv[1:]
+trainer.train(read(recipe, changes), Data(Path(rows), {}, {}), Path(output))
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums over threads are rounded by their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def toy(tiny_training: Path) -> Toy:
+    def make(*changes: str) -> tuple[Recipe, Data]:
+        return read(str(tiny_training), changes), Data(tiny_training.with_name("rows.jsonl"), {}, {})
+
+    return make
+
+
+@pytest.fixture
+def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], None]:
+    """Return a function that has something done before the n-th step of this session."""
+
+    def arrange(number: int, act: Callable[[], object]) -> None:
+        real, calls = stepping.Trainer.training_step, []
+
+        def step(self: Any, *given: Any, **settings: Any) -> Any:
+            calls.append(1)
+            if len(calls) == number:
+                act()
+            return real(self, *given, **settings)
+
+        monkeypatch.setattr(stepping.Trainer, "training_step", step)
+
+    return arrange
+
+
+def adapter(folder: Path) -> bytes:
+    return (folder / building.WEIGHTS).read_bytes()
+
+
+def steps_of(output: Path) -> list[int]:
+    return [point.step for point in curves.read(output / trainer.CURVES)]
+
+
+def names(output: Path) -> list[str]:
+    return sorted(path.name for path in checkpoints.Folder.beside(output).checkpoints.iterdir())
+
+
+@contextmanager
+def full_at(size: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_never_stopped(toy: Toy, tiny_training: Path) -> None:
+    """Killed in step 11, in the second epoch; checkpoint 8 lies inside it."""
+    recipe, data = toy(*LONG)
+    whole, output = tiny_training.with_name("whole"), tiny_training.with_name("killed")
+    given = [str(tiny_training), str(data.rows), str(output), *LONG]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", KILLED, *given], env=env, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert not output.exists()
+    assert names(output) == ["checkpoint-4", "checkpoint-8"]
+    resumed, straight = trainer.train(recipe, data, output), trainer.train(recipe, data, whole)
+    assert adapter(output) == adapter(whole)
+    assert steps_of(output) == list(range(1, 13)) == steps_of(whole)
+    assert (resumed.steps, resumed.loss) == (12, straight.loss)
+    for one, other in zip(curves.read(resumed.curves), curves.read(straight.curves), strict=True):
+        assert (one.loss, one.rate, one.grad_norm, one.epoch) == (other.loss, other.rate, other.grad_norm, other.epoch)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_after_its_step_and_the_same_command_goes_on(
+    toy: Toy, tiny_training: Path, at_step: Callable[..., None], number: signal.Signals
+) -> None:
+    recipe, data = toy("lora.dropout=0.2", "batch.accumulation=2", "schedule.steps=5")
+    whole, output = tiny_training.with_name("whole"), tiny_training.with_name("stopped")
+    trainer.train(recipe, data, whole)
+    before = signal.getsignal(number)
+    at_step(3, lambda: signal.raise_signal(number))  # batch 3 of 10: inside the second step
+    with pytest.raises(trainer.Stopped, match=f"stopped after step 2 of 5 by {number.name}; .*checkpoint-2") as stopped:
+        trainer.train(recipe, data, output)
+    assert stopped.value.status == 128 + number
+    assert signal.getsignal(number) is before
+    assert not output.exists()
+    trainer.train(recipe, data, output)
+    assert adapter(output) == adapter(whole)
+    assert steps_of(output) == [1, 2, 3, 4, 5]
+
+
+def test_checkpoints_hold_the_adapter_alone_and_one_that_is_cut_short_is_passed_over(
+    toy: Toy, tiny_training: Path
+) -> None:
+    recipe, data = toy(*LONG)
+    output = tiny_training.with_name("out")
+    trainer.train(recipe, data, output)
+    folder = checkpoints.Folder.beside(output)
+    assert names(output) == ["checkpoint-12", "checkpoint-8"]  # two are kept
+    for checkpoint in folder.checkpoints.iterdir():
+        (weights,) = checkpoint.rglob("*.safetensors")
+        assert all(".lora_" in key for key in load_file(weights))
+        assert not {"config.json", "model.safetensors", "training_args.bin"} & {
+            file.name for file in checkpoint.iterdir()
+        }
+    expected = adapter(output)
+    shutil.rmtree(output)
+    cut = folder.checkpoints / "checkpoint-12" / "optimizer.pt"
+    cut.write_bytes(cut.read_bytes()[:-1])
+    (folder.part / "checkpoint-16").mkdir(parents=True)
+    assert folder.broken() == ["checkpoint-12"]
+    assert folder.newest() == folder.checkpoints / "checkpoint-8"
+    trainer.train(recipe, data, output)
+    assert adapter(output) == expected
+    assert names(output) == ["checkpoint-12", "checkpoint-8"]
+    assert folder.newest() == folder.checkpoints / "checkpoint-12"
+
+
+def test_a_run_that_was_killed_before_its_folder_was_written_trains_no_further(
+    toy: Toy, tiny_training: Path, at_step: Callable[..., None]
+) -> None:
+    recipe, data = toy("schedule.steps=2")
+    output = tiny_training.with_name("out")
+    trainer.train(recipe, data, output)
+    expected = adapter(output)
+    shutil.rmtree(output)
+    at_step(1, lambda: pytest.fail("a step was made"))
+    assert trainer.train(recipe, data, output).steps == 2
+    assert adapter(output) == expected
+
+
+def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_is_kept(
+    toy: Toy, tiny_training: Path, at_step: Callable[..., None]
+) -> None:
+    """Files of 8 kB at most: tokens and optimiser state are larger."""
+    recipe, data = toy("schedule.steps=6", "run.save_steps=2", "lora.dropout=0.2")
+    output = tiny_training.with_name("out")
+    trainer.train(recipe, data, tiny_training.with_name("whole"))
+    limit = full_at(8_000)
+    at_step(3, limit.__enter__)
+    told = (
+        "cannot save step 4 in .*checkpoints: .*too large.*; free space, .*the last good checkpoint is .*checkpoint-2,"
+    )
+    try:
+        with pytest.raises(UserError, match=told) as refused:
+            trainer.train(recipe, data, output)
+    finally:
+        limit.__exit__(None, None, None)
+    assert "\n" not in str(refused.value)
+    assert names(output) == ["checkpoint-2"]
+    assert not output.exists()
+    trainer.train(recipe, data, output)
+    assert adapter(output) == adapter(tiny_training.with_name("whole"))
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_is_never_saved(toy: Toy, tiny_training: Path) -> None:
+    """The first step's rate is 0; the second makes weights of 1e38, whose products are infinite."""
+    recipe, data = toy("schedule.steps=6", "run.save_steps=1", "schedule.rate=1e38", "schedule.warmup=0.2")
+    output = tiny_training.with_name("out")
+    with pytest.raises(UserError, match=r"is nan at step 3, learning rate .*: lower schedule.rate") as refused:
+        trainer.train(recipe, data, output)
+    assert "\n" not in str(refused.value)
+    assert not output.exists()
+    newest = checkpoints.Folder.beside(output).newest()
+    assert newest is not None
+    assert str(newest) in str(refused.value)
+    assert all(bool(weight.isfinite().all()) for weight in load_file(newest / building.WEIGHTS).values())
+
+
+def test_an_infinite_gradient_stops_before_the_weights_are_touched(
+    toy: Toy, tiny_training: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, data = toy("schedule.steps=3", "run.save_steps=1")
+    real = stepping.Trainer.training_step
+
+    def step(self: Any, *given: Any, **settings: Any) -> Any:
+        loss = real(self, *given, **settings)
+        if self.state.global_step == 1:
+            next(p for p in self.model.parameters() if p.grad is not None).grad.fill_(math.inf)
+        return loss
+
+    monkeypatch.setattr(stepping.Trainer, "training_step", step)
+    with pytest.raises(UserError, match=r"norm of the gradient is (inf|nan) at step 2"):
+        trainer.train(recipe, data, tiny_training.with_name("out"))
+    assert names(tiny_training.with_name("out")) == ["checkpoint-1"]
+
+
+def test_checkpoints_of_another_recipe_or_other_rows_are_refused(
+    toy: Toy, tiny_training: Path, at_step: Callable[..., None]
+) -> None:
+    recipe, data = toy("schedule.steps=3")
+    output = tiny_training.with_name("out")
+    at_step(2, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(trainer.Stopped):
+        trainer.train(recipe, data, output)
+    other, _ = toy("schedule.steps=3", "schedule.rate=5e-4", "run.log_steps=2")
+    with pytest.raises(
+        UserError, match=r"schedule.rate was 0.001 and is 0.0005; give another --output, or --fresh"
+    ) as no:
+        trainer.train(other, data, output)
+    assert "log_steps" not in str(no.value)  # it changes no weight
+    lines = data.rows.read_text("utf-8").splitlines(keepends=True)
+    data.rows.write_text("".join(lines[::-1]), "utf-8")
+    with pytest.raises(UserError, match="of other rows: the rows; give another --output"):
+        trainer.train(recipe, data, output)
+    data.rows.write_text("".join(lines), "utf-8")
+    same, _ = toy("schedule.steps=3", "run.log_steps=2", 'purpose="another sentence"')
+    assert trainer.train(same, data, output).steps == 3
+
+
+def test_an_output_that_is_there_is_refused_before_anything_is_done(toy: Toy, tiny_training: Path) -> None:
+    recipe, data = toy()
+    output = tiny_training.with_name("out")
+    output.mkdir()
+    (output / "notes.txt").write_text("mine", "utf-8")
+    with pytest.raises(UserError, match="is there already: give another --output"):
+        trainer.train(recipe, data, output)
+    assert not trainer.run_folder(output).exists()
+
+
+def test_a_second_process_with_the_same_output_is_refused(toy: Toy, tiny_training: Path) -> None:
+    from filelock import FileLock
+
+    recipe, data = toy()
+    output = tiny_training.with_name("out")
+    beside = trainer.run_folder(output)
+    beside.mkdir()
+    with FileLock(beside / ".lock"), pytest.raises(UserError, match="another process is training"):
+        trainer.train(recipe, data, output)
+
+
+def test_the_base_is_left_as_it_was(toy: Toy, tiny_training: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Any] = []
+    real = building.build
+    monkeypatch.setattr(building, "build", lambda *given: built.append(real(*given)) or built[-1])
+    recipe, data = toy("schedule.steps=3")
+    trainer.train(recipe, data, tiny_training.with_name("out"))
+    original = load_file(tiny_training.with_name("base") / "model.safetensors")
+    (model,) = built
+    seen = 0
+    for name, weight in model.named_parameters():
+        assert weight.requires_grad == (".lora_" in name)
+        plain = name.removeprefix("0.model.").replace(".base_layer", "")
+        if plain in original:
+            assert torch.equal(weight.detach(), original[plain])
+            seen += 1
+    assert seen == len(original)
+    moved = [float(w.detach().abs().max()) for name, w in model.named_parameters() if ".lora_B" in name]
+    assert min(moved) > 0  # every adapted layer has learned
+
+
+def test_the_folder_says_how_it_was_made(toy: Toy, tiny_training: Path) -> None:
+    recipe, data = toy("schedule.steps=2")
+    done = trainer.train(recipe, data, tiny_training.with_name("out"))
+    files = {path.name for path in done.folder.iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors", "modules.json", "1_Pooling", "tokenizer.json"} <= files
+    assert {"README.md", "recipe.toml", "training.json", "curves.jsonl", "curves.svg"} <= files
+    assert done.manifest == json.loads((done.folder / "training.json").read_text("utf-8"))
+    assert done.manifest["digest"] == recipe.digest
+    assert read(str(done.folder / "recipe.toml")).digest == recipe.digest
+    assert {"rows", "versions", "hardware", "seed", "steps", "seconds", "loss", "dev", "contrast"} <= set(done.manifest)
+    assert done.loss == curves.read(done.curves)[-1].loss
+
+
+def test_dev_scores_are_measured_and_leave_the_weights_alone(
+    toy: Toy, tiny_training: Path, write_task: Callable[..., Path]
+) -> None:
+    """Ten queries, of which two are for choosing; nothing of them changes a weight."""
+    corpus = {f"d{n}": f"whales sing of winter night {n}" for n in range(10)}
+    gold = {f"q{n}": {f"d{n}": 1} for n in range(10)}
+    task = write_task(corpus, {f"q{n}": corpus[f"d{n}"] for n in range(10)}, gold)
+    plain = trainer.train(*toy("schedule.steps=3", "lora.dropout=0.2"), tiny_training.with_name("plain"))
+    recipe, data = toy("schedule.steps=3", "lora.dropout=0.2", f'evaluation.tasks=["{task}"]', "evaluation.every=2")
+    scored = trainer.train(recipe, data, tiny_training.with_name("scored"))
+    assert adapter(scored.folder) == adapter(plain.folder)
+    assert list(scored.manifest["dev"]) == ["0", "2", "3"]
+    assert [point.step for point in curves.read(scored.curves) if point.dev] == [0, 2, 3]
+    assert all(0 <= value <= 1 for scores in scored.manifest["dev"].values() for value in scores.values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "processes", "changes", "expected"),
+    [
+        (154_361, 40, {"accumulation": 2}, 482),  # the paper's: 964 full batches of 160, two by two
+        (24, 1, {}, 6),
+        (27, 1, {}, 6),  # the last three rows are no batch
+        (24, 2, {}, 3),
+        (28, 2, {}, 3),  # 7 batches: the last one has no partner
+        (28, 1, {"accumulation": 2}, 4),  # 7 batches: the last step has one
+    ],
+)
+def test_steps(rows: int, processes: int, changes: dict[str, int], expected: int) -> None:
+    table = {"name": "r", "purpose": "a test", "model": {"base": "x"}, "schedule": {"epochs": 1.0}}
+    recipe = Recipe.model_validate({**table, "batch": {"per_device": 4, **changes}})
+    assert trainer.steps(recipe, rows, processes) == expected
+
+
+def test_too_few_rows_for_a_batch_are_refused() -> None:
+    recipe = Recipe.model_validate({"name": "r", "purpose": "a test", "model": {"base": "x"}})
+    with pytest.raises(UserError, match=r"3 rows are too few for a batch of 4 on each of 1 device; lower batch"):
+        trainer.steps(recipe, 3)
