@@ -110,7 +110,7 @@ def open_task(task: str, coverage: str = "all") -> Reference:
     from obliq_eval.data.split import covered
 
     whole = load(task)
-    data = covered(whole, _coverage(coverage))
+    data = covered(whole, parse_coverage(coverage))
     searched = set(data.gold.queries) or set(data.queries)
     judgments = {"gold": data.gold} if data.gold.queries else {}
     if data.pooled is not None and (pooled := data.pooled.only(searched)).queries:
@@ -118,7 +118,7 @@ def open_task(task: str, coverage: str = "all") -> Reference:
     if not judgments:
         raise UserError(f"{whole.name}: no query has a relevant document (a grade above 0), so nothing can be scored")
     left_out = frozenset(whole.queries) - set(data.queries)
-    return Reference(whole.name, judgments, _coverage(coverage), data, left_out, task)
+    return Reference(whole.name, judgments, parse_coverage(coverage), data, left_out, task)
 
 
 def open_qrels(qrels: Path, pooled: Path | None = None) -> Reference:
@@ -150,7 +150,7 @@ def choose(task: str | None, qrels: Path | None, pooled: Path | None, coverage: 
         if pooled is not None:
             raise UserError("--pooled goes with --qrels; a task brings its own pooled judgments")
         return open_task(task, coverage)
-    if _coverage(coverage) != "all":
+    if parse_coverage(coverage) != "all":
         raise UserError(f"--queries {coverage} needs -t TASK: the split depends on the task's name and groups")
     assert qrels is not None  # noqa: S101 -- one of the two is given
     return open_qrels(qrels, pooled)
@@ -221,7 +221,12 @@ def _is_model(name: str) -> bool:
     return False
 
 
-def _coverage(value: str) -> Coverage:
+def parse_coverage(value: str) -> Coverage:
+    """Return which queries an option `--queries` asks for.
+
+    Raises:
+        UserError: If there is no such part.
+    """
     for known in COVERAGES:
         if value == known:
             return known  # type: ignore[return-value] # COVERAGES are the values of Coverage

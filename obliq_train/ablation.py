@@ -23,7 +23,7 @@ from obliq_train import data as training_data
 from obliq_train import recipe as recipes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from obliq_eval.comparison_tables import View
@@ -79,6 +79,12 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         ),
         "lens": Family("who or what wrote the synthetic queries", ("generic-lens", "second-generator")),
         "context": Family("longer texts in training", ("context-2048",)),
+        "seeds": Family(
+            "how far training seeds lie apart, beside the base and the frozen teacher",
+            (),
+            frozen=("bm25",),
+            teachers=True,
+        ),
         "anchor": Family("the document itself as the anchor of its edges", ("document-anchors",)),
     }
 )  # fmt: skip
@@ -164,6 +170,7 @@ def run(
     seeds: Sequence[int] = (0,),
     files: Mapping[str, Path] = MappingProxyType({}),
     queries: str = COVERAGE,
+    members: Collection[str] = (),
 ) -> Ablation:
     """Train the members of a family that are not trained yet, evaluate them, and write the tables.
 
@@ -178,6 +185,7 @@ def run(
         seeds: Training seeds; with several, a query's score is its mean over them.
         files: `{part: file of its rows}`, for parts that are not built here.
         queries: Which queries are judged: `test`, or those `held-out` where training saw documents of the others.
+        members: The only ones that are run beside the control; by default all of the family.
 
     Raises:
         UserError: If there is no such family, the control cannot be trained, or a folder holds another recipe.
@@ -188,23 +196,29 @@ def run(
         raise UserError("give each training seed once, and at least one")
     control = PAPER if data is None else f"obliq-ir-{data}"
     first = _read(control, control, data, changes, seeds)
-    members, missing = [first], dict[str, str]()
-    for reference in _references(FAMILIES[family], data):
+    found, missing = [first], dict[str, str]()
+    references = {_short(reference, data): reference for reference in _references(FAMILIES[family], data)}
+    unknown = [name for name in members if name not in references]
+    raise_all([f"{family} has no member {name!r}{near(name, references)}" for name in unknown], "--members")
+    for name, reference in references.items():
+        if members and name not in members:
+            missing[name] = "not asked for"
+            continue
         try:
-            members.append(_read(_short(reference, data), reference, data, changes, seeds))
+            found.append(_read(name, reference, data, changes, seeds))
         except UserError as error:
-            missing[_short(reference, data)] = str(error)
-    _check_files(files, members)
-    same = _same(members)
-    adapters = _train([member for member in members if member.name not in same], output, files, missing)
+            missing[name] = str(error)
+    _check_files(files, found)
+    same = _same(found)
+    adapters = _train([member for member in found if member.name not in same], output, files, missing)
     missing |= {name: f"it has the recipe of {one}, which was not run" for name, one in same.items() if one in missing}
-    adapters = {one.name: adapters[same.get(one.name, one.name)] for one in members if one.name not in missing}
+    adapters = {one.name: adapters[same.get(one.name, one.name)] for one in found if one.name not in missing}
     own = first.recipes[seeds[0]]
     results = _results(adapters, own, _frozen(FAMILIES[family], own), output, missing, same, queries)
     folders = {name: tuple(str(folder) for _, folder in some) for name, some in adapters.items()}
-    found = Ablation(family, data, control, tuple(seeds), results, missing, same, folders)
-    _write(found, output)
-    return found
+    made = Ablation(family, data, control, tuple(seeds), results, missing, same, folders)
+    _write(made, output)
+    return made
 
 
 def finished(recipe: Recipe, folder: Path) -> bool:

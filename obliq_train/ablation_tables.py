@@ -69,6 +69,7 @@ class Row:
             "member": self.name,
             "runs": list(self.runs),
             MEASURE: self.mean,
+            "by query": self.queries.tolist(),
             "by seed": list(self.means),
             RECALL: self.recall,
             "distinct first documents": self.distinct,
@@ -87,7 +88,7 @@ class Table:
         revision: Of its data.
         judgments: `gold`, or the only ones that there are.
         coverage: Which of the task's queries: `test` or `held-out`.
-        queries: How many queries the means are over.
+        queries: Ids of the queries that the means are over, in the order of each row's values.
         rows: The rows.
     """
 
@@ -95,7 +96,7 @@ class Table:
     revision: str | None
     judgments: str
     coverage: str
-    queries: int
+    queries: tuple[str, ...]
     rows: tuple[Row, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +106,8 @@ class Table:
             "data_revision": self.revision,
             "judgments": self.judgments,
             "queries": self.coverage,
-            "n": self.queries,
+            "n": len(self.queries),
+            "query ids": list(self.queries),
             "rows": [row.to_dict() for row in self.rows],
         }
 
@@ -136,7 +138,7 @@ def table(task: str, against: Reference, runs: Sequence[Runs], same: Mapping[str
         against.revision,
         next(iter(against.judgments)),
         against.coverage,
-        len(control.queries),
+        against.main.queries,
         tuple(rows),
     )
 
@@ -173,7 +175,7 @@ def _detail(one: Table) -> View:
     against = f"{one.judgments} judgments; Δ: {label(MEASURE)} less that of {one.rows[0].name}"
     collapse = ("distinct first", "most frequent first")
     return View(
-        f"{one.task}, {one.coverage} queries (n = {one.queries:,}), {against}",
+        f"{one.task}, {one.coverage} queries (n = {len(one.queries):,}), {against}",
         ("model", label(MEASURE), "seeds", "Δ", "95 % interval", "Holm p", label(RECALL), *collapse),
         tuple(_cells(one)),
     )

@@ -7,7 +7,6 @@ of them answer an anchor: the order of the texts decides nothing else.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from obliq_train.contrast import answers, keys
 from obliq_train.reading import Ragged, Reader, told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import datasets
     from numpy.typing import NDArray
@@ -235,22 +234,10 @@ def _margins(rows: Sequence[Row]) -> NDArray[np.float32]:
         raise UserError("the loss compares margins, and no row has a negative; mine some, or set loss.kind = infonce")
     problems = []
     for number, row in enumerate(rows):
-        scores = row.more.get("scores")
-        positive = _numbers(scores, "pos", len(row.positives))
-        negative = _numbers(scores, "neg", len(row.negatives))
-        if positive is None or negative is None:
+        if (scores := row.scores) is None:
             problems.append(f'row {number + 1}: no "scores" with a finite number for each of its documents')
         else:
+            positive, negative = scores
             margins[number, : len(negative)] = [positive[0] - score for score in negative]
     raise_all(problems, "the loss compares a cross-encoder's margins; score the rows, or set loss.kind = infonce")
     return margins
-
-
-def _numbers(scores: object, name: str, count: int) -> list[float] | None:
-    values = scores.get(name) if isinstance(scores, dict) else None
-    if not isinstance(values, list) or len(values) != count:
-        return None
-    good: Iterable[bool] = (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
-    )
-    return [float(value) for value in values] if all(good) else None

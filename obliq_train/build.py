@@ -107,7 +107,7 @@ def build(recipe: Recipe, base: Origin | None = None) -> SentenceTransformer:
         lora_alpha=recipe.lora.alpha,
         lora_dropout=recipe.lora.dropout,
         target_modules=list(recipe.lora.targets),
-        exclude_modules=[name for name in idle if _matches(name, recipe.lora.targets)] or None,
+        exclude_modules=[name for name in idle if matches(name, recipe.lora.targets)] or None,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.run.seed)
@@ -173,13 +173,14 @@ def _one_way(model: SentenceTransformer) -> list[str]:
         model.train(training)
 
 
-def _matches(layer: str, targets: tuple[str, ...]) -> bool:
+def matches(layer: str, targets: tuple[str, ...]) -> bool:
+    """Tell whether a layer's name is a target, or ends with one, as PEFT reads targets."""
     return any(layer == target or layer.endswith(f".{target}") for target in targets)
 
 
 def check_targets(recipe: Recipe, layers: list[str]) -> None:
     """Refuse targets that are the end of no linear layer's name."""
-    absent = [target for target in recipe.lora.targets if not any(_matches(layer, (target,)) for layer in layers)]
+    absent = [target for target in recipe.lora.targets if not any(matches(layer, (target,)) for layer in layers)]
     if recipe.lora.targets and not absent:
         return
     ends = Counter(layer.rpartition(".")[2] for layer in layers)

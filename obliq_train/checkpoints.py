@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import SHOWN, UserError
 from obliq_eval.home import whole_file
+from obliq_train.recipe_files import flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -141,7 +142,7 @@ def claim(folder: Folder, identity: Mapping[str, Any]) -> None:
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """Yield what differs, recipes by their keys; nothing if only what changes no weight does."""
     if found.get("digest") != wanted.get("digest"):
-        old, new = (dict(_flat(one.get("recipe") or {})) for one in (found, wanted))
+        old, new = (dict(flat(one.get("recipe") or {})) for one in (found, wanted))
         keys = [key for key in {**old, **new} if old.get(key, _MISSING) != new.get(key, _MISSING)]
         yield from (f"{key} was {_shown(old, key)} and is {_shown(new, key)}" for key in keys)
         if not keys:
@@ -150,18 +151,6 @@ def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterato
         if found.get(key) != wanted.get(key):
             hashes = key in {"rows", "edges"}
             yield f"the {key}" if hashes else f"{key} was {_shown(found, key)} and is {_shown(wanted, key)}"
-
-
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield `(dotted key, value)`; parts by their names."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
-        elif isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value):
-            for one in value:
-                yield from _flat(one, f"{above}{key}.{one['name']}.")
-        else:
-            yield f"{above}{key}", value
 
 
 def _shown(table: Mapping[str, Any], key: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from obliq_train.recipe import Part, Recipe
-    from obliq_train.rows import Row
 
 NONE: Mapping[str, Path] = MappingProxyType({})
 SEED = 0
@@ -183,27 +181,13 @@ def _agrees(found: str, wanted: str) -> bool:
 
 
 def _unscored(file: Path, place: str, loss: str) -> Iterator[str]:
-    wrong = [number for number, row in enumerate(read_rows(file), 1) if not is_scored(row)]
+    wrong = [number for number, row in enumerate(read_rows(file), 1) if row.scores is None]
     if wrong:
         some = ", ".join(f"{number:,}" for number in wrong[:SHOWN]) + (" …" if len(wrong) > SHOWN else "")
         yield (
             f"{place}: {loss} needs a cross-encoder's score of each document, and {len(wrong):,} rows lack them "
             f'(rows {some}): put them under "scores", as {{"pos": [...], "neg": [...]}}'
         )
-
-
-def is_scored(row: Row) -> bool:
-    """Return whether a row has one finite score for each of its documents, in their order."""
-    told = row.more.get("scores")
-    if not isinstance(told, dict):
-        return False
-    for key, documents in (("pos", row.positives), ("neg", row.negatives)):
-        scores = told.get(key, [])
-        if not isinstance(scores, list) or len(scores) != len(documents):
-            return False
-        if not all(isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one) for one in scores):
-            return False
-    return True
 
 
 def _taken(part: Part, file: Path, folder: Path) -> Built:

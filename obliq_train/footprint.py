@@ -104,7 +104,9 @@ def shape_of(recipe: Recipe) -> Shape:
     from transformers import AutoModel, LlamaConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    told, kind = recipe.model.base, ""
+    from obliq_train.build import matches
+
+    told = recipe.model.base
     record = dict(KNOWN.get(told) or _record(recipe))
     kind = str(record.pop("model_type", ""))
     if kind in CONFIG_MAPPING:
@@ -115,15 +117,12 @@ def shape_of(recipe: Recipe) -> Shape:
         raise UserError(f"model.base {told}: its architecture, {kind or 'not stated'}, is unknown here")
     with torch.device("meta"):
         network: Any = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
-    linear = {
-        name: module
-        for name, module in network.named_modules()
-        if isinstance(module, torch.nn.Linear) and "pooler" not in name.split(".")
-    }
     adapted = [
         module
-        for name, module in linear.items()
-        if any(name == target or name.endswith(f".{target}") for target in recipe.lora.targets)
+        for name, module in network.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and "pooler" not in name.split(".")
+        and matches(name, recipe.lora.targets)
     ]
     if not adapted:
         raise UserError(f"lora.targets names no layer of {told}")

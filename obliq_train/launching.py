@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from obliq_eval import show
-from obliq_eval.errors import MissingExtraError, UserError
+from obliq_eval.errors import UserError
 from obliq_eval.home import whole_file
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
     from obliq_train.checkpoints import Folder
 
     folder = Folder.beside(output)
-    _check_installed()
+    trainer.check_installed()
     _check_fsdp()
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if first() and processes != recipe.batch.devices:
@@ -57,15 +56,6 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
         rows = data.prepare(recipe, folder.path, files)
     train = listwise.train if recipe.trains == "reranker" else trainer.train
     return train(recipe, rows, output)
-
-
-def _check_installed() -> None:
-    """Refuse to prepare rows that could not be trained on."""
-    from obliq_train import trainer
-
-    trainer.check_installed()
-    if find_spec("peft") is None:
-        raise MissingExtraError("peft", "train", "training an adapter")
 
 
 def _warn(recipe: Recipe, processes: int) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,7 @@ from obliq_eval import show
 from obliq_eval.errors import UserError
 from obliq_eval.home import whole_folder
 from obliq_train import build as building
-from obliq_train import checkpoints, curves, trainer
-from obliq_train.data import is_scored
-from obliq_train.provenance import sha256
+from obliq_train import checkpoints, trainer
 from obliq_train.reading import told
 from obliq_train.rows import Passage, read_rows
 
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     import datasets
     from sentence_transformers import CrossEncoder
 
+    from obliq_train import curves
     from obliq_train.build import Origin
     from obliq_train.data import Data
     from obliq_train.recipe import Recipe
@@ -76,7 +74,7 @@ class Lists:
         some: list[Row] = []
         for row in rows:
             usable = len(row.positives) + len(row.negatives) > 1
-            if usable and is_scored(row):
+            if usable and row.scores is not None:
                 some.append(row)
             else:
                 counts[
@@ -94,7 +92,7 @@ class Lists:
             tuple(prompts.get(tasks.get(row.source, ""), "") + row.query.text if not row.query.instruction
                   else told(row.query) for row in some),
             tuple(tuple(told(passage) for passage in (*row.positives, *row.negatives)) for row in some),
-            tuple((*row.more["scores"].get("pos", ()), *row.more["scores"].get("neg", ())) for row in some),
+            tuple((*scores[0], *scores[1]) for row in some if (scores := row.scores)),
             prompts,
             counts,
         )  # fmt: skip
@@ -145,9 +143,7 @@ def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) ->
     """
     if recipe.trains != "reranker":
         raise UserError(f"{recipe.name} trains a {recipe.trains}, and this trains rerankers")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output} is there already: give another --output, or --fresh to begin again")
-    trainer.check_installed()
+    trainer.check_start(output)
     if recipe.evaluation.tasks:
         show.warn("nothing is measured while a reranker is trained: run it afterwards, as -m RETRIEVER+FOLDER")
     from obliq_train.watch import quiet
@@ -167,20 +163,8 @@ def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
     base = building.origin(recipe)
     model, head = build(recipe, base, lists.prompts)
     lists.count_cut(model)
-    identity = {
-        "digest": recipe.digest,
-        "rows": sha256(data.rows),
-        "edges": {},
-        "base": str(base.files.commit or base.name),
-        "processes": args.world_size,
-        "recipe": recipe.deciding(),
-    }
-    with ExitStack() as held:
-        with args.main_process_first(local=False):
-            if args.process_index == 0:
-                held.enter_context(trainer.alone(folder))
-                checkpoints.claim(folder, identity)
-                folder.begin()
+    identity = trainer.identity_of(recipe, data, base, args)
+    with trainer.claimed(folder, identity, args):
         texts: Any = lists
         going = Trainer(model, args, texts, ListNet(model, lists), folder=folder, keep=recipe.run.keep_checkpoints)
         if going.is_fsdp_enabled:
@@ -301,13 +285,8 @@ def _write(
         fold(model, building.DTYPES[recipe.run.precision])
     with whole_folder(output) as part:
         model.save_pretrained(str(part), create_model_card=False)
-        (part / trainer.RECIPE).write_text(recipe.to_toml(), "utf-8")
-        (part / trainer.MANIFEST).write_text(
-            json.dumps(facts, indent=2, ensure_ascii=False, default=str) + "\n", "utf-8"
-        )
-        (part / trainer.CURVES).write_text("".join(point.to_json() + "\n" for point in found), "utf-8")
-        curves.picture(found, part / trainer.PICTURE, recipe.name)
-        (part / trainer.CARD).write_text(_card(recipe, facts, model.prompts or {}, base, output.name), "utf-8")
+        told = _card(recipe, facts, model.prompts or {}, base, output.name)
+        trainer.describe(part, recipe, found, facts, told)
 
 
 def _card(recipe: Recipe, facts: Mapping[str, Any], prompts: Mapping[str, str], base: str, name: str) -> str:

@@ -163,7 +163,7 @@ def absolute(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(told := data.get("evaluation"), dict) and isinstance(tasks := told.get("tasks"), list):
         made["evaluation"] = {**told, "tasks": [_source(one, folder) if isinstance(one, str) else one for one in tasks]}
     if isinstance(sources := data.get("sources"), dict):
-        made["sources"] = dict(_flat(sources))
+        made["sources"] = dict(flat(sources))
     return made
 
 
@@ -193,10 +193,14 @@ def _source(text: str, folder: Path) -> str:
     return str(path.resolve()) if path.exists() or path.suffix or "/" in text else text
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield `(dotted key, value)` of tables in tables; parts by their names."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{before}{key}.")
+            yield from flat(value, f"{before}{key}.")
+        elif key == "part" and _is_tables(value):
+            for part in value:
+                yield from flat({k: v for k, v in part.items() if k != "name"}, f"{before}{key}.{name_of(part)}.")
         else:
             yield f"{before}{key}", value
 
@@ -217,7 +221,7 @@ def toml_of(data: Mapping[str, Any]) -> str:
 
 
 def _is_tables(value: object) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], dict)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, dict) for one in value)
 
 
 def _pairs(table: Mapping[str, Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from obliq_eval.data.files import lines
@@ -53,6 +54,20 @@ class Row:
     positive_ids: tuple[str, ...] = ()
     negative_ids: tuple[str, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def scores(self) -> tuple[list[float], list[float]] | None:
+        """A teacher's scores of the positives and of the negatives; None unless each has one finite number."""
+        told = self.more.get("scores")
+        if not isinstance(told, dict):
+            return None
+        pair = told.get("pos", []), told.get("neg", [])
+        for values, documents in zip(pair, (self.positives, self.negatives), strict=True):
+            if not isinstance(values, list) or len(values) != len(documents):
+                return None
+            if not all(isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one) for one in values):
+                return None
+        return pair
 
     @classmethod
     def of(cls, data: object, place: str = "row") -> Row:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
     from obliq_train.batches import TrainingSet
+    from obliq_train.build import Origin
     from obliq_train.checkpoints import Folder
     from obliq_train.data import Data
     from obliq_train.listwise import Lists
@@ -128,23 +129,34 @@ def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) ->
     """
     if recipe.trains != "retriever":
         raise UserError(f"{recipe.name} trains a {recipe.trains}, which this trainer does not")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output} is there already: give another --output, or --fresh to begin again")
-    check_installed()
+    check_start(output)
     from obliq_train.watch import quiet
 
     with quiet():
         return _train(recipe, data, output, shown=progress)
 
 
-def check_installed() -> None:
-    """Refuse to begin without what the trainer needs.
+def check_start(output: Path) -> None:
+    """Refuse to begin where the result could not be written, or without what the trainer needs.
 
     Raises:
-        MissingExtraError: If it is not installed; transformers would name another way to install it.
+        MissingExtraError: If a package is not installed; transformers would name another way to install it.
+        UserError: If `output` is there already.
     """
-    if importlib.util.find_spec("accelerate") is None:
-        raise MissingExtraError("accelerate", "train", "training")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"{output} is there already: give another --output, or --fresh to begin again")
+    check_installed()
+
+
+def check_installed() -> None:
+    """Refuse to begin without what training needs.
+
+    Raises:
+        MissingExtraError: If it is not installed.
+    """
+    for package, purpose in (("peft", "training an adapter"), ("accelerate", "training")):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, "train", purpose)
 
 
 def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
@@ -162,20 +174,8 @@ def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
     model = building.build(recipe, base)
     texts = TrainingSet.of(rows, edges, model.tokenizer, recipe)
     texts.verify(model, rows, recipe)
-    identity = {
-        "digest": recipe.digest,
-        "rows": sha256(data.rows),
-        "edges": {name: sha256(path) for name, path in sorted(data.edges.items())},
-        "base": str(base.files.commit or base.name),
-        "processes": args.world_size,
-        "recipe": recipe.deciding(),
-    }
-    with ExitStack() as held:
-        with args.main_process_first(local=False):
-            if args.process_index == 0:
-                held.enter_context(alone(folder))
-                checkpoints.claim(folder, identity)
-                folder.begin()
+    identity = identity_of(recipe, data, base, args)
+    with claimed(folder, identity, args):
         loss = Contrast(model, recipe.loss, recipe.batch.sub_batch_tokens)
         trainer = Trainer(model, args, texts, loss, folder=folder, keep=recipe.run.keep_checkpoints)
         if dev.tasks and trainer.is_fsdp_enabled:
@@ -190,6 +190,30 @@ def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
             _write(output, recipe, model, made, found, facts, base.name)
         trainer.accelerator.wait_for_everyone()
     return written(output, total)
+
+
+def identity_of(recipe: Recipe, data: Data, base: Origin, args: SentenceTransformerTrainingArguments) -> dict[str, Any]:
+    """Return whatever a checkpoint depends on."""
+    return {
+        "digest": recipe.digest,
+        "rows": sha256(data.rows),
+        "edges": {name: sha256(path) for name, path in sorted(data.edges.items())},
+        "base": str(base.files.commit or base.name),
+        "processes": args.world_size,
+        "recipe": recipe.deciding(),
+    }
+
+
+@contextmanager
+def claimed(folder: Folder, identity: Mapping[str, Any], args: SentenceTransformerTrainingArguments) -> Iterator[None]:
+    """Hold the run's folder, once it is sure whose run it is; the first process does, before the others go on."""
+    with ExitStack() as held:
+        with args.main_process_first(local=False):
+            if args.process_index == 0:
+                held.enter_context(alone(folder))
+                checkpoints.claim(folder, identity)
+                folder.begin()
+        yield
 
 
 def written(output: Path, total: int) -> Trained:
@@ -377,8 +401,13 @@ def _write(
     """Write the adapter's folder, whole or not at all."""
     with whole_folder(output) as part:
         building.save(model, part, weights)
-        (part / RECIPE).write_text(recipe.to_toml(), "utf-8")
-        (part / MANIFEST).write_text(json.dumps(facts, indent=2, ensure_ascii=False, default=str) + "\n", "utf-8")
-        (part / CURVES).write_text("".join(point.to_json() + "\n" for point in found), "utf-8")
-        curves.picture(found, part / PICTURE, recipe.name)
-        (part / CARD).write_text(card.text(recipe, facts, output.name, base), "utf-8")
+        describe(part, recipe, found, facts, card.text(recipe, facts, output.name, base))
+
+
+def describe(part: Path, recipe: Recipe, found: list[curves.Point], facts: Mapping[str, Any], told: str) -> None:
+    """Write into a model's folder how it was made: recipe, manifest, curves, and the card."""
+    (part / RECIPE).write_text(recipe.to_toml(), "utf-8")
+    (part / MANIFEST).write_text(json.dumps(facts, indent=2, ensure_ascii=False, default=str) + "\n", "utf-8")
+    (part / CURVES).write_text("".join(point.to_json() + "\n" for point in found), "utf-8")
+    curves.picture(found, part / PICTURE, recipe.name)
+    (part / CARD).write_text(told, "utf-8")

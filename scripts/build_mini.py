@@ -1,4 +1,4 @@
-"""Build the bundled OBLIQ-Mini sets, and what obliq-ir-mini is trained on, from pinned sources, byte for byte the same."""
+"""Build the bundled sets and the passages for training from pinned sources, byte for byte the same each time."""
 
 from __future__ import annotations
 

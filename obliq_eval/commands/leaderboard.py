@@ -52,10 +52,15 @@ def add(
     trained_on_corpus: Annotated[bool | None, typer.Option(help="Whether it was trained on this corpus.")] = None,
     knows_mechanism: Annotated[bool | None, typer.Option(help="Whether it was built for this mechanism.")] = None,
     saw_dev: Annotated[bool | None, typer.Option(help="Whether settings were chosen on dev queries.")] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option("--queries", help="Keep and score a part: all, dev, test or held-out; by default the run's."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a submission, name everything that speaks against it, and copy it with what each query scores."""
     from obliq_eval.leaderboard.intake import add as take_in
+    from obliq_eval.reference import parse_coverage
 
     if ran_by is not None and ran_by not in get_args(Who):
         raise UserError(f'--ran-by "{ran_by}" is not one of {", ".join(get_args(Who))}{near(ran_by, get_args(Who))}')
@@ -65,7 +70,8 @@ def add(
         "links": tuple(link) if link else None, "ran_by": cast("Who | None", ran_by), "oracle": oracle,
         "exposure": exposure if exposure != Exposure() else None,
     }  # fmt: skip
-    written = take_in(submission, root, {key: value for key, value in given.items() if value is not None})
+    part = None if queries is None else parse_coverage(queries)
+    written = take_in(submission, root, {key: value for key, value in given.items() if value is not None}, part)
     if as_json:
         show.payload({"written": [str(path) for path in written]})
         return
@@ -76,17 +82,17 @@ def add(
 
 @app.command()
 def verify(*, root: Root = HERE, as_json: Json = False) -> None:
-    """Score every submitted run again; exit status 1 if a number does not follow from its run."""
-    from obliq_eval.leaderboard.intake import verify as score_again
+    """Score runs and compute families again; exit status 1 if a number does not follow from its run or values."""
+    from obliq_eval.leaderboard import families, intake
 
-    found = list(score_again(root))
+    found = [*intake.verify(root), *families.verify(root)]
     if as_json:
         show.payload([{**asdict(row), "good": row.good} for row in found])
     elif found:
         columns = ("system", "task", "judgments", "NDCG@10 stored", "recomputed", "largest difference", "verdict")
         show.table(columns, [_row(row) for row in found])
     else:
-        show.say(f"{root} holds no submission; reported rows have no run to be verified")
+        show.say(f"{root} holds no submission and no family; reported rows have no run to be verified")
     if not all(row.good for row in found):
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from obliq_eval.commands.tasks import known_tasks
 from obliq_eval.errors import raise_all
-from obliq_eval.leaderboard import paper
+from obliq_eval.leaderboard import families, paper
 from obliq_eval.leaderboard.entries import (
     MAIN,
     MEASURES,
@@ -17,9 +17,8 @@ from obliq_eval.leaderboard.entries import (
     Cost,
     Entry,
     Figure,
-    PaperTable,
+    TablePage,
 )
-from obliq_eval.leaderboard.paper import load_tables
 from obliq_eval.leaderboard.submissions import Submitted, load_submissions
 from obliq_eval.records import Coverage  # noqa: TC001 -- the order of coverages is typed by it
 from obliq_eval.significance import SMALL, holm, mean_interval, paired_bootstrap
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from obliq_eval.commands.tasks import Facts
-
-__all__ = ["PaperTable", "load_boards", "load_tables"]
 
 LEVEL = 0.05
 FEW = f"Fewer than {SMALL} queries: a percentile interval over so few is too narrow, and a rank says little."
@@ -53,6 +50,18 @@ def load_boards(root: Path) -> tuple[Board, ...]:
     tasks = {facts: [s for s in submitted if s.manifest.task == facts.task] for facts in known_tasks()}
     raise_all([problem for facts, part in tasks.items() for problem in _misfits(facts, part)], str(root))
     return tuple(_board(facts, part) for facts, part in tasks.items())
+
+
+def load_tables(root: Path) -> tuple[TablePage, ...]:
+    """Return the pages of tables: the paper's, then those of families that were measured on the mini tasks.
+
+    Args:
+        root: Folder that may hold `mini/families/`.
+
+    Raises:
+        UserError: If the file of a family is damaged, or was measured on other data than this version's.
+    """
+    return (*paper.table_pages(), *map(families.page, families.load(root)))
 
 
 def measured_entry(submitted: Submitted) -> Entry:

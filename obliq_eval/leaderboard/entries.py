@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from obliq_eval.evaluation import PANEL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from obliq_eval.manifest import Who
@@ -191,21 +191,44 @@ class Board:
 
 
 @dataclass(frozen=True)
-class PaperTable:
-    """A table of the paper that is no leaderboard, with a page of its own.
+class TextTable:
+    """A table that is shown as it was stated.
 
     Args:
-        slug: Name of its page, without suffix.
-        title: Heading.
-        source: Who states it.
+        source: Who states it, and over what: a phrase that stands above it.
         columns: Headings.
         rows: One text for each column; None is unknown.
-        notes: Sentences to show below the table.
+        name: Heading; empty where the page has no other table.
+    """
+
+    source: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class TablePage:
+    """A page of tables that are no leaderboards.
+
+    Args:
+        slug: Its name, without suffix.
+        title: Heading.
+        group: What it is listed under; what stands before a colon names the group in short.
+        tables: The tables.
+        notes: Sentences to show below the tables.
     """
 
     slug: str
     title: str
-    source: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | None, ...], ...]
+    group: str
+    tables: tuple[TextTable, ...]
     notes: tuple[str, ...] = ()
+
+
+def by_group(pages: Iterable[TablePage]) -> dict[str, list[TablePage]]:
+    """Return the pages of each group, in their order."""
+    groups: dict[str, list[TablePage]] = {}
+    for page in pages:
+        groups.setdefault(page.group, []).append(page)
+    return groups

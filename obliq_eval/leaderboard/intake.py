@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from obliq_eval.leaderboard.entries import Exposure
     from obliq_eval.manifest import Manifest
     from obliq_eval.metrics import Panel
-    from obliq_eval.records import Run
+    from obliq_eval.records import Coverage, Run
     from obliq_eval.runs import StoredRun
 
 DEPTH = 1000  # the deepest measure is Recall@1000; what lies below is not kept
@@ -93,13 +93,14 @@ class Verified:
         return not self.problem and self.difference is not None and self.difference <= TOLERANCE
 
 
-def add(ref: str, root: Path, given: Mapping[str, Any]) -> list[Path]:
+def add(ref: str, root: Path, given: Mapping[str, Any], queries: Coverage | None = None) -> list[Path]:
     """Check a submission and copy it into a leaderboard's folder; runs of other tasks that stand there stay.
 
     Args:
         ref: A folder with `submission.toml` and one folder for each run, or a run as `runs.load` finds it.
         root: The leaderboard's folder.
         given: Fields of `About` that take the place of what the folder or the table of models says.
+        queries: Which queries are kept and scored; by default those that the run covers.
 
     Returns:
         The folders that were written.
@@ -118,7 +119,7 @@ def add(ref: str, root: Path, given: Mapping[str, Any]) -> list[Path]:
     if not stored:
         problems.append(f"no folder with {MANIFEST} and {RUN} in it; each run needs one")
     data: dict[str, Loaded] = {}
-    taken = [run for entry in stored if (run := take(entry, data, problems))]
+    taken = [run for entry in stored if (run := take(entry, data, problems, queries))]
     targets = {kind: root / kind / about.slug for kind in FOLDERS}
     there = {target: read_about(target / ABOUT).system for target in targets.values() if (target / ABOUT).is_file()}
     problems += [
@@ -138,13 +139,16 @@ def add(ref: str, root: Path, given: Mapping[str, Any]) -> list[Path]:
     return [targets[kind] / run.manifest.task for kind, part in parts.items() for run in part]
 
 
-def take(stored: StoredRun, data: dict[str, Loaded], problems: list[str]) -> Taken | None:
+def take(
+    stored: StoredRun, data: dict[str, Loaded], problems: list[str], queries: Coverage | None = None
+) -> Taken | None:
     """Read and score a run, or add everything that speaks against it to `problems` and return None.
 
     Args:
         stored: A run with a manifest.
         data: Data of the tasks that were opened so far; this one's is added.
         problems: One sentence each.
+        queries: A part of the queries that the run covers, by default all of them.
     """
     found = list(_misfits(stored, data))
     problems += found
@@ -154,7 +158,13 @@ def take(stored: StoredRun, data: dict[str, Loaded], problems: list[str]) -> Tak
     depth = min(manifest.depth, DEPTH)
     run = stored.read().without({}, depth)
     whole = data[manifest.task].dataset
-    part = covered(whole, manifest.coverage)
+    part = covered(whole, queries or manifest.coverage)
+    if queries not in {None, manifest.coverage}:
+        if not part.queries.keys() <= covered(whole, manifest.coverage).queries.keys():
+            problems.append(f"{stored.name} covers the {manifest.coverage} queries, so not all of the {queries} ones")
+            return None
+        run = run.only(part.queries)
+        manifest = replace(manifest, coverage=queries, seconds=None)  # the time was that of all of its queries
     scored = panels(run.only(part.queries), part)
     if len(scored["gold"].queries) < 2:
         problems.append(f"{stored.name} covers {len(scored['gold'].queries)} queries; an interval needs at least 2")

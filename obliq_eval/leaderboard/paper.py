@@ -9,10 +9,12 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from obliq_eval.leaderboard.entries import Cost, Entry, Exposure, Figure, PaperTable
+from obliq_eval.leaderboard.entries import Cost, Entry, Exposure, Figure, TablePage, TextTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+GROUP = "Tables of the paper"
 
 
 @dataclass(frozen=True)
@@ -90,23 +92,24 @@ def notes(task: str) -> tuple[str, ...]:
     return tuple(_content()["notes"].get(task, ()))
 
 
-def load_tables() -> tuple[PaperTable, ...]:
+def table_pages() -> tuple[TablePage, ...]:
     """Return the paper's tables that are no leaderboards: Table 5, Table H.1, Table D.1."""
-    return (*(_by_task(table) for table in _content()["tables"]), _contrasts())
+    tables = [(table, _by_task(table)) for table in _content()["tables"]]
+    tables.append((_content()["contrast_table"], _contrasts()))
+    return tuple(
+        TablePage(about["slug"], about["title"], GROUP, (table,), tuple(about["notes"])) for about, table in tables
+    )
 
 
-def _by_task(table: dict[str, Any]) -> PaperTable:
+def _by_task(table: dict[str, Any]) -> TextTable:
     """Return NDCG@10 under gold judgments, systems by tasks."""
     texts = {(r.system, r.task): Figure(r.value, r.decimals, r.source, r.where).text for r in _main()}
-    return PaperTable(
-        slug=table["slug"],
-        title=table["title"],
-        source=_content()["sources"]["paper"]["id"],
+    return TextTable(
+        source=_stated(),
         columns=("system", *table["tasks"]),
         rows=tuple(
             (label, *(texts.get((system, task)) for task in table["tasks"])) for system, label in table["systems"]
         ),
-        notes=tuple(table["notes"]),
     )
 
 
@@ -114,13 +117,10 @@ def _main() -> Iterator[Reported]:
     return (r for r in reported() if (r.judgments, r.measure) == ("gold", "ndcg@10"))
 
 
-def _contrasts() -> PaperTable:
+def _contrasts() -> TextTable:
     labels = {system["system"]: system["label"] for system in _content()["systems"]}
-    about = _content()["contrast_table"]
-    return PaperTable(
-        slug=about["slug"],
-        title=about["title"],
-        source=_content()["sources"]["paper"]["id"],
+    return TextTable(
+        source=_stated(),
         columns=("contrast", "task", "queries", "difference", "95 % interval", "p"),
         rows=tuple(
             (
@@ -133,8 +133,11 @@ def _contrasts() -> PaperTable:
             )
             for row in _content()["contrasts"]
         ),
-        notes=tuple(about["notes"]),
     )
+
+
+def _stated() -> str:
+    return f"As reported in {_content()['sources']['paper']['id']}"
 
 
 def _cost(system: str, task: str) -> Cost | None:

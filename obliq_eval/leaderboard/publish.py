@@ -32,8 +32,8 @@ def build(root: Path) -> list[str]:
     Raises:
         UserError: If what no earlier build made stands where a page or the site belongs; nothing is written then.
     """
-    boards = load_boards(root)
-    made = pages(boards, load_tables())
+    boards, tables = load_boards(root), load_tables(root)
+    made = pages(boards, tables)
     raise_all(list(_foreign(root, made)), f"cannot build in {root}")
     for name, content in made.items():
         with whole_file(root / name) as part:
@@ -41,16 +41,16 @@ def build(root: Path) -> list[str]:
     for name in _generated(root) - made.keys():
         (root / name).unlink()
     with whole_folder(root / SITE) as part:
-        site.write(boards, part)
+        site.write(boards, tables, part)
     return [*made, *(f"{SITE}/{name}" for name in _files(root / SITE))]
 
 
 def stale(root: Path) -> dict[str, str]:
     """Return the files that `build` would change, with what is wrong with each."""
-    boards = load_boards(root)
-    wanted = {name: content.encode() for name, content in pages(boards, load_tables()).items()}
+    boards, tables = load_boards(root), load_tables(root)
+    wanted = {name: content.encode() for name, content in pages(boards, tables).items()}
     with tempfile.TemporaryDirectory() as folder:
-        site.write(boards, Path(folder))
+        site.write(boards, tables, Path(folder))
         wanted |= {f"{SITE}/{name}": content for name, content in _files(Path(folder)).items()}
     there = {f"{SITE}/{name}": content for name, content in _files(root / SITE).items()}
     there |= {path.name: path.read_bytes() for path in root.glob("*.md")}

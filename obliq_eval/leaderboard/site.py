@@ -12,45 +12,45 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from obliq_eval.leaderboard import site_plots, site_tables
-from obliq_eval.leaderboard.boards import load_tables
-from obliq_eval.leaderboard.entries import BENCH, MINI_BENCH, Board
+from obliq_eval.leaderboard.entries import BENCH, MINI_BENCH, Board, by_group
 from obliq_eval.leaderboard.pages import BENCHMARKS, LEGEND
 from obliq_eval.leaderboard.site_queries import QueryPage, query_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from obliq_eval.leaderboard.entries import Entry, PaperTable
+    from obliq_eval.leaderboard.entries import Entry, TablePage
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def write(boards: Sequence[Board], folder: Path) -> None:
-    """Write every page of the site below a folder; the same boards give the same bytes.
+def write(boards: Sequence[Board], tables: Sequence[TablePage], folder: Path) -> None:
+    """Write every page of the site below a folder; the same boards and tables give the same bytes.
 
     Args:
         boards: The boards, the official ones first; official and mini boards never share a table.
+        tables: The pages of tables, in their order.
         folder: An existing folder, or one to be made.
 
     Raises:
         UserError: If a measured run of a mini board cannot be read.
     """
-    for name, content in pages(boards, load_tables()).items():
+    for name, content in pages(boards, tables).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8", newline="\n")
 
 
-def pages(boards: Sequence[Board], tables: Sequence[PaperTable]) -> dict[str, str]:
+def pages(boards: Sequence[Board], tables: Sequence[TablePage]) -> dict[str, str]:
     """Return the HTML of every page by its path below the site's folder."""
     queries = {board.task: page for board in boards if (page := query_page(board)) is not None}
-    common = {"groups": _groups(boards), "tables": tables, "legend": _legend()}
+    common = {"groups": _groups(boards), "tables": by_group(tables), "legend": _legend()}
     made = {"index.html": _page("index.html", here="index", sections=_sections(boards), **common)}
     for board in boards:
         made[f"{board.task}.html"] = _page("task.html", here=board.task, **_task(board, queries), **common)
-    for table in tables:
-        shown = site_tables.paper_table(table)
-        made[f"{table.slug}.html"] = _page("table.html", here=table.slug, table=table, shown=shown, **common)
+    for one in tables:
+        shown = [(table, site_tables.text_table(table)) for table in one.tables]
+        made[f"{one.slug}.html"] = _page("table.html", here=one.slug, page=one, shown=shown, **common)
     return made | {page.path: page.content for page in queries.values()}
 
 

@@ -13,11 +13,11 @@ from obliq_eval.show import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from obliq_eval.leaderboard.entries import Board, Entry, Figure, PaperTable
+    from obliq_eval.leaderboard.entries import Board, Entry, Figure, TextTable
 
 FIGURE_SPACE = "\u2007"
 YES_NO = {True: "yes", False: "no", None: UNKNOWN}
-_NUMERIC = re.compile(r"[<\[+\-.\d\s]+[\d.,+\-\]\s]*")
+_NUMERIC = re.compile(r"[<\[+\-.\d\s]+(?:[\d.,+\-\]\s]| to )*")
 
 _DECIMALS = re.compile(r"[+-]?\d+\.(\d+)")
 
@@ -180,8 +180,8 @@ def matrix(boards: Sequence[Board]) -> Table:
     return _aligned(table)
 
 
-def paper_table(table: PaperTable) -> Table:
-    """Return a table of the paper as it stands there; columns of numbers are aligned to the right."""
+def text_table(table: TextTable) -> Table:
+    """Return a table as it was stated; columns of numbers are aligned to the right."""
     numeric = [
         all(row[i] is None or _NUMERIC.fullmatch(row[i] or "") for row in table.rows) for i in range(len(table.columns))
     ]

@@ -23,6 +23,7 @@ and checkpoints: a run that was stopped goes on with the same command, and ends 
 devices: `torchrun --nproc-per-node N --no-python obliq train …`, or `accelerate launch --no_python obliq train …`.
 """
 WHAT = "A recipe's name or FILE.toml; with --ablate a family."
+JUDGED = ("test", "held-out")
 
 
 @app.command(help=HELP)
@@ -54,6 +55,9 @@ def train(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="N,N,…", help="Training seeds of each member of a family.")
     ] = None,
+    members: Annotated[
+        str | None, typer.Option("--members", metavar="A,B,…", help="Run these members of a family alone.")
+    ] = None,
     queries: Annotated[
         str | None,
         typer.Option("--queries", help="What a family is judged on: test, or held-out (which is so with --data mini)."),
@@ -68,14 +72,15 @@ def train(
         raise UserError(f"{' and '.join(told)} do not go together: give one of them")
     if seeds is not None and not ablate:
         raise UserError("--seeds belongs to --ablate; one training's seed is --set run.seed=1")
-    if queries is not None and not ablate:
-        raise UserError("--queries belongs to --ablate; `obliq run` and `obliq compare` judge a single adapter")
-    judged = queries or ("test" if data is None else "held-out")
+    if (queries or members) is not None and not ablate:
+        raise UserError("--queries and --members belong to --ablate; `obliq compare` judges single adapters")
+    judged = _judged(queries, data)
+    chosen = tuple(filter(None, (members or "").split(",")))
     given = _files(files or [])
     if listed:
         _list(as_json=as_json)
     elif ablate:
-        _ablate(recipe, data, output, (changes or (), given, _seeds(seeds), judged), as_json=as_json)
+        _ablate(recipe, data, output, (changes or (), given, _seeds(seeds), judged, chosen), as_json=as_json)
     elif recipe is None:
         raise UserError("name a recipe, as in `obliq train obliq-ir-mini`; `obliq train --list` names them")
     else:
@@ -90,6 +95,13 @@ def train(
             _train(found, given, output or Path(found.name), fresh=fresh, as_json=as_json)
 
 
+def _judged(queries: str | None, data: str | None) -> str:
+    judged = queries or ("test" if data is None else "held-out")
+    if judged not in JUDGED:
+        raise UserError(f"--queries is {judged!r}: {' and '.join(JUDGED)} are known{near(judged, JUDGED)}")
+    return judged
+
+
 def _files(texts: list[str]) -> dict[str, Path]:
     pairs = [text.partition("=") for text in texts]
     if wrong := [text for text, (name, _, file) in zip(texts, pairs, strict=True) if not name or not file]:
@@ -99,13 +111,13 @@ def _files(texts: list[str]) -> dict[str, Path]:
 
 def _list(*, as_json: bool) -> None:
     from obliq_train import recipe as recipes
-    from obliq_train.recipe_files import layers
+    from obliq_train.recipe_files import flat, layers
 
     rows: list[list[Any]] = []
     for name in recipes.names():
         found = recipes.read(name)
         above = layers(name)
-        own = _flat({key: value for key, value in above[-1][1].items() if key not in {"purpose", "sources"}})
+        own = dict(flat({key: value for key, value in above[-1][1].items() if key not in {"purpose", "sources"}}))
         extends = above[-2][0] if len(above) > 1 else None
         differs = ", ".join(f"{key} = {_value(value)}" for key, value in own.items()) if extends else None
         rows.append([name, found.model.base, extends, differs, found.purpose])
@@ -127,10 +139,12 @@ def _show(recipe: Recipe, changes: Sequence[str], *, as_json: bool) -> None:
 
 def _values(recipe: Recipe) -> dict[str, Any]:
     """Return the values that decide something, by their keys as `--set` takes them."""
+    from obliq_train.recipe_files import flat
+
     told = recipe.model_dump(exclude={"name", "purpose", "sources", "licence", "risk"})
     return {
         key: value
-        for key, value in _flat(told).items()
+        for key, value in flat(told)
         if not recipe.ignores(key)
         and (not key.startswith("part.") or key in recipe.sources or value not in ("", None, False))
     }
@@ -152,20 +166,6 @@ def _default(table: Any, key: str) -> object:
     if found is None:
         return None
     return _default(found.annotation, rest) if rest else found.default
-
-
-def _flat(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return `{dotted key: value}`; parts by their names."""
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{above}{key}.")
-        elif key == "part":
-            for part in value:
-                found |= _flat({k: v for k, v in part.items() if k != "name"}, f"part.{part['name']}.")
-        else:
-            found[above + key] = value
-    return found
 
 
 def _value(value: object) -> str:
@@ -205,7 +205,7 @@ def _ablate(
     family: str | None,
     data: str | None,
     output: Path | None,
-    given: tuple[Sequence[str], Mapping[str, Path], Sequence[int], str],
+    given: tuple[Sequence[str], Mapping[str, Path], Sequence[int], str, Sequence[str]],
     *,
     as_json: bool,
 ) -> None:
@@ -220,8 +220,10 @@ def _ablate(
         raise UserError(f"no family is called {family!r}{near(family, ablation.FAMILIES)}; there are {names}")
     if output is None:
         raise UserError("say where the family's adapters, runs and tables go: -o FOLDER")
-    changes, files, seeds, queries = given
-    found = ablation.run(family, data=data, output=output, changes=changes, seeds=seeds, files=files, queries=queries)
+    changes, files, seeds, queries, members = given
+    found = ablation.run(
+        family, data=data, output=output, changes=changes, seeds=seeds, files=files, queries=queries, members=members
+    )
     if as_json:
         show.payload(found.to_dict())
         return

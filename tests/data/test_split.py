@@ -1,4 +1,4 @@
-"""The dev/test split: worked out by hand from SHA-256, whole groups, order of no matter."""
+"""How queries are split: worked out by hand from SHA-256, whole groups, order of no matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obliq_eval.data.sources import assemble
-from obliq_eval.data.split import covered, dev_queries
+from obliq_eval.data.split import covered, dev_queries, held_out_queries
 from obliq_eval.errors import UserError
 from obliq_eval.records import Corpus, Dataset, Judgments
 
@@ -35,6 +35,13 @@ def test_ten_queries_by_hand() -> None:
     assert dev_queries("T", [f"q{i}" for i in range(1, 11)]) == {"q6", "q5"}
 
 
+def test_what_is_held_out_of_ten_queries_by_hand() -> None:
+    """After q6 and q5 come q1, q9, q10, q7, q3, q8, q4, q2; with q3 it is seven, the first count of at least 6.4."""
+    queries = [f"q{i}" for i in range(1, 11)]
+    assert held_out_queries("T", queries) == {"q1", "q9", "q10", "q7", "q3"}
+    assert held_out_queries("T", []) == frozenset()
+
+
 def test_the_task_is_part_of_the_hash() -> None:
     queries = [f"q{i}" for i in range(200)]
     assert dev_queries("OBLIQ-Math", queries) != dev_queries("OBLIQ-Writing", queries)
@@ -54,6 +61,10 @@ def test_groups_are_taken_whole_in_the_order_of_their_hash() -> None:
     assert dev_queries("T", [*groups, "q5", "q6"], groups) == {"q5", "q6", "a1", "a2", "a3"}
     # Bob and q2 (cd15) come after Ada, who alone is a fifth of ten.
     assert dev_queries("T", [*groups, "q2"], groups) == {"a1", "a2", "a3"}
+    # Of eleven, 7.04 are not reached with Ada, five queries, and passed with Bob; of ten, 6.4 with Bob as well.
+    bobs = {f"b{i}" for i in range(6)}
+    assert held_out_queries("T", [*groups, "q5", "q6"], groups) == bobs
+    assert held_out_queries("T", [*groups, "q2"], groups) == bobs
 
 
 def test_a_group_that_is_called_like_a_query_is_another_group() -> None:
@@ -74,13 +85,20 @@ def test_any_split(grouped: dict[str, str | None], task: str, chance: random.Ran
     chance.shuffle(shuffled)
     turned = dict(sorted(groups.items(), reverse=True))
     assert dev_queries(task, iter(shuffled), turned) == dev
+    held_out = held_out_queries(task, grouped, groups)
+    assert held_out_queries(task, iter(shuffled), turned) == held_out
+    assert held_out <= grouped.keys() - dev
     # A group is never divided.
     for group in set(groups.values()):
-        assert len({q in dev for q, g in groups.items() if g == group}) == 1
+        assert len({(q in dev, q in held_out) for q, g in groups.items() if g == group}) == 1
     # At least a fifth, and no more than the last group too many.
     sizes = [sum(g == group for g in groups.values()) for group in set(groups.values())]
     assert len(grouped) <= 5 * len(dev)
     assert 5 * (len(dev) - max([1, *sizes])) < max(1, len(grouped))
+    # Likewise dev and what is held out together, 64 of a hundred.
+    both = len(dev) + len(held_out)
+    assert 64 * len(grouped) <= 100 * both
+    assert both == len(dev) or 100 * (both - max([1, *sizes])) < 64 * len(grouped)
 
 
 def test_dev_and_test_divide_a_data_set() -> None:
@@ -93,8 +111,18 @@ def test_dev_and_test_divide_a_data_set() -> None:
     assert covered(data, "all") is data
 
 
+def test_what_is_held_out_is_a_part_of_test() -> None:
+    data = data_set(10)
+    held_out = covered(data, "held-out")
+    assert set(held_out.queries) == {"q1", "q9", "q10", "q7", "q3"}
+    assert held_out.queries.items() < covered(data, "test").queries.items()
+    assert set(held_out.gold.grades) == set(held_out.queries)
+
+
 def test_a_data_set_of_one_group_has_no_test_queries() -> None:
     data = data_set(3, dict.fromkeys(("q1", "q2", "q3"), "Ada"))
     assert len(covered(data, "dev").queries) == 3
     with pytest.raises(UserError, match="T has no test queries: 3 queries in all"):
         covered(data, "test")
+    with pytest.raises(UserError, match="T has no held-out queries: 3 queries in all"):
+        covered(data, "held-out")

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from obliq_eval import runs
+from obliq_eval.data.corpus import ids_of
 from obliq_eval.data.sources import load
+from obliq_eval.data.split import covered
 from obliq_eval.errors import UserError
 from obliq_eval.leaderboard import intake, publish
 from obliq_eval.leaderboard.entries import Exposure
 from obliq_eval.leaderboard.submissions import load_submissions, read_about
 from obliq_eval.manifest import Data, Manifest, Model
 from obliq_eval.records import Run
+from obliq_eval.run_files import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -244,3 +247,49 @@ def test_what_is_replaced_and_renamed_is_said(
     assert "stood there already and is replaced; it counts as run by: submitter" in caplog.text
     intake.add(stored.name, root, SAID | {"system": "me/other"})
     assert "a run of me/half is added as me/other" in caplog.text
+
+
+def whole(depth: int = 10, **changes: Any) -> runs.StoredRun:
+    """A run over all queries: the relevant document comes first for a held-out query, and for no other."""
+    data = load(TASK)
+    held_out = covered(data, "held-out").queries
+    none = next(d for d in ids_of(data.corpus.documents) if all(d not in some for some in data.gold.grades.values()))
+    answers = {q: {next(iter(data.gold.grades[q])) if q in held_out else none: 1.0} for q in data.gold.queries}
+    manifest = Manifest(
+        TASK, Data(TASK, data.revision, "mini"), Model("me/part"), depth, len(answers), versions={},
+        hardware="a machine", seconds=1.7,
+    )  # fmt: skip
+    return runs.store(Run.of(answers, depth), replace(manifest, **changes))
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_part_of_a_run_over_all_queries_is_kept_and_scored(tmp_path: Path) -> None:
+    """All held-out queries are answered right and no other is, so NDCG@10 is 1 over these, and 0 over dev."""
+    root, run = tmp_path / "boards", whole()
+    data = load(TASK)
+    for part, value in (("held-out", 1.0), ("dev", 0.0), ("all", None)):
+        (added,) = intake.add(run.name, root, SAID, part)  # type: ignore[arg-type] # parts by name
+        (submitted,) = load_submissions(root)
+        queries = covered(data, submitted.manifest.coverage).queries
+        assert submitted.manifest.coverage == part
+        assert set(submitted.panels["gold"].queries) == set(read_run(added / "run.parquet").rankings) == set(queries)
+        assert submitted.manifest.n_queries == len(queries)
+        assert submitted.manifest.seconds == (1.7 if part == "all" else None)
+        if value is not None:
+            assert submitted.panels["gold"].mean("ndcg@10") == value
+        assert all(found.good for found in intake.verify(root))
+    assert 0 < len(covered(data, "held-out").queries) < len(covered(data, "test").queries) < len(data.queries)
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_part_that_was_not_asked_is_refused(tmp_path: Path) -> None:
+    data, run = load(TASK), whole()
+    test = covered(data, "test").queries
+    part = runs.store(run.read().only(test), replace(run.manifest, coverage="test"))  # type: ignore[type-var] # it has one
+    root = tmp_path / "boards"
+    for wrong in ("all", "dev"):
+        with pytest.raises(UserError, match=f"covers the test queries, so not all of the {wrong} ones"):
+            intake.add(part.name, root, SAID, wrong)  # type: ignore[arg-type] # parts by name
+    assert not root.exists()
+    (added,) = intake.add(part.name, root, SAID, "held-out")
+    assert set(read_run(added / "run.parquet").rankings) == set(covered(data, "held-out").queries)

@@ -245,3 +245,15 @@ def test_build_works_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert obliq("build").exit_code == 0
     assert "OBLIQ-IR (full)" in Path("leaderboards/README.md").read_text("utf-8")
     assert obliq("check").exit_code == 0
+
+
+def test_the_queries_to_be_scored_are_chosen(tmp_path: Path, data: Dataset) -> None:
+    root = tmp_path / "boards"
+    stored = keep(data, half(data))
+    wrong = obliq("add", stored.name, "--root", root, *ABOUT, "--queries", "heldout")
+    assert wrong.exit_code == 2
+    assert 'did you mean "held-out"?' in wrong.stderr
+    assert obliq("add", stored.name, "--root", root, *ABOUT, "--queries", "held-out").exit_code == 0
+    assert obliq("verify", "--root", root).exit_code == 0
+    assert obliq("build", "--root", root).exit_code == 0
+    assert "| held-out | 10 |" in (root / f"{TASK}.md").read_text("utf-8").replace("\\", "")

@@ -44,7 +44,7 @@ def tables_of(page: str) -> list[list[list[str]]]:
 
 
 def made(root: Path) -> dict[str, str]:
-    return pages(load_boards(root), load_tables())
+    return pages(load_boards(root), load_tables(root))
 
 
 def test_there_is_a_page_for_each_task_and_table(tmp_path: Path) -> None:

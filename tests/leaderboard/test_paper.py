@@ -78,7 +78,7 @@ def test_the_boards_of_an_empty_folder_hold_the_reported_rows(tmp_path: Path) ->
 
 
 def test_each_table_of_the_paper_is_whole() -> None:
-    tables = {table.slug: table for table in paper.load_tables()}
+    tables = {page.slug: page.tables[0] for page in paper.table_pages()}
     assert set(tables) == {"table-5", "table-h1", "table-d1"}
     for table in tables.values():
         assert all(len(row) == len(table.columns) for row in table.rows)

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from obliq_eval import runs
-from obliq_eval.leaderboard import site, site_plots, site_queries, site_tables
-from obliq_eval.leaderboard.boards import load_tables
+from obliq_eval.leaderboard import paper, site, site_plots, site_queries, site_tables
 from obliq_eval.leaderboard.entries import BENCH, MINI_BENCH, Board, Cost, Entry, Exposure, Figure
 from obliq_eval.leaderboard.site_svg import Scale, inside, round_top
 from obliq_eval.manifest import Data, Manifest, Model
@@ -95,11 +94,11 @@ class Page(HTMLParser):
 
 
 def made(*boards: Board) -> dict[str, str]:
-    return site.pages(boards, load_tables())
+    return site.pages(boards, paper.table_pages())
 
 
 def test_there_is_a_page_for_each_task_and_table_and_an_index(tmp_path: Path) -> None:
-    site.write([board(*ROWS), board(name=MINI_BENCH, task="OBLIQ-Mini-Math")], tmp_path / "site")
+    site.write([board(*ROWS), board(name=MINI_BENCH, task="OBLIQ-Mini-Math")], paper.table_pages(), tmp_path / "site")
     assert {path.name for path in (tmp_path / "site").iterdir()} == {
         "index.html", "OBLIQ-Math.html", "OBLIQ-Mini-Math.html", "table-5.html", "table-h1.html", "table-d1.html",
     }  # fmt: skip
@@ -107,7 +106,7 @@ def test_there_is_a_page_for_each_task_and_table_and_an_index(tmp_path: Path) ->
 
 def test_the_same_boards_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        site.write([board(*ROWS)], tmp_path / name)
+        site.write([board(*ROWS)], paper.table_pages(), tmp_path / name)
     first, second = ({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("a", "b"))
     assert first == second
 

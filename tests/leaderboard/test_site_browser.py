@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from obliq_eval.leaderboard import site
-from obliq_eval.leaderboard.entries import BENCH, MINI_BENCH, Board, Cost, Entry, Figure
+from obliq_eval.leaderboard import families, paper, site
+from obliq_eval.leaderboard.entries import (
+    BENCH,
+    MINI_BENCH,
+    Board,
+    Cost,
+    Entry,
+    Figure,
+    TablePage,
+    TextTable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,16 +92,32 @@ ENTRIES = (
     entry("ceiling", "0.900", oracle=True),
 )
 
+FAMILY = TablePage(
+    "mini-toy",
+    f"toy on {MINI_BENCH}: what was trained",
+    families.GROUP,
+    tuple(
+        TextTable(
+            "Measured here: held-out queries (n = 9)",
+            families.COLUMNS,
+            tuple((name, "0.2500", None, *["[-0.2500, -0.2500]"] * 6) for name in (*HOSTILE, "a-member-" + "x" * 60)),
+            name,
+        )
+        for name in ("OBLIQ-Mini-Math", "OBLIQ-Mini-Writing")
+    ),
+    HOSTILE,
+)
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a site with an official and a mini board."""
+    """Return a site with an official and a mini board, the paper's tables and a family's."""
     target = tmp_path_factory.mktemp("site")
     official = Board(
         BENCH, "OBLIQ-Math", "OBLIQ-Math", "About it.", 151, ("gold", "pooled"), MEASURES, ENTRIES, "abc", ("Note.",)
     )
     mini = replace(official, name=MINI_BENCH, task="OBLIQ-Mini-Math", title="OBLIQ-Mini-Math", entries=ENTRIES[1:3])
-    site.write([official, mini], target)
+    site.write([official, mini], (*paper.table_pages(), FAMILY), target)
     return target
 
 
@@ -196,7 +221,9 @@ def test_sorting_keeps_the_filter(visit: Callable[..., Any]) -> None:
     assert names(page)[:2] == ["beta", "alpha"]
 
 
-@pytest.mark.parametrize("name", ["index", "OBLIQ-Math", "OBLIQ-Mini-Math", "table-5", "table-h1", "table-d1"])
+@pytest.mark.parametrize(
+    "name", ["index", "OBLIQ-Math", "OBLIQ-Mini-Math", "table-5", "table-h1", "table-d1", "mini-toy"]
+)
 @pytest.mark.parametrize("width", [320, 390, 800, 1280])
 def test_no_page_is_wider_than_its_window(visit: Callable[..., Any], name: str, width: int) -> None:
     page = visit(name, viewport={"width": width, "height": 844})
@@ -228,7 +255,7 @@ def test_on_a_phone_the_table_scrolls_in_its_own_box_beside_the_names(visit: Cal
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["index", "OBLIQ-Math", "table-5"])
+@pytest.mark.parametrize("name", ["index", "OBLIQ-Math", "table-5", "mini-toy"])
 def test_every_text_has_enough_contrast(visit: Callable[..., Any], name: str, scheme: str) -> None:
     """WCAG 2 AA asks for 4.5 : 1 for text of this size."""
     page = visit(name, color_scheme=scheme)
@@ -244,7 +271,7 @@ def test_dark_mode_is_dark(visit: Callable[..., Any]) -> None:
         assert visit(color_scheme=scheme).evaluate(ground) == f"rgb{colour}"
 
 
-@pytest.mark.parametrize("name", ["index", "OBLIQ-Math", "OBLIQ-Mini-Math"])
+@pytest.mark.parametrize("name", ["index", "OBLIQ-Math", "OBLIQ-Mini-Math", "mini-toy"])
 def test_hostile_names_are_texts(visit: Callable[..., Any], name: str) -> None:
     page = visit(name)
     assert page.evaluate("window.hit") is None

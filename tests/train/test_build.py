@@ -91,6 +91,33 @@ def test_minilm_is_adapted_but_for_its_pooler_and_saved_under_a_name_that_loads_
     assert kinds == ["Transformer", "Pooling", "Normalize"]
 
 
+def dropouts(model: Any) -> dict[str, set[float]]:
+    """Return the shares of the dropout modules: the base's, and the adapter's."""
+    found: dict[str, set[float]] = {"base": set(), "adapter": set()}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout):
+            found["adapter" if ".lora_dropout." in name else "base"].add(module.p)
+    return found
+
+
+def test_the_bases_dropout_is_the_recipes_and_the_adapters_its_own() -> None:
+    """MiniLM has .1 of its own; the adapter's is that of `[lora]`, and has no module where it is 0."""
+    for share in (0.0, 0.3):
+        given = minilm(dropout=share)
+        lora = given.lora.model_copy(update={"dropout": 0.25})
+        assert dropouts(build.build(given.model_copy(update={"lora": lora}))) == {"base": {share}, "adapter": {0.25}}
+    bare = minilm(dropout=0.3)
+    bare = bare.model_copy(update={"lora": bare.lora.model_copy(update={"dropout": 0.0})})
+    assert dropouts(build.build(bare)) == {"base": {0.3}, "adapter": set()}
+
+
+def test_the_dropout_of_an_attention_without_a_module_is_the_recipes(tmp_path: Path) -> None:
+    model: Any = build.build(twin(tmp_path / "base", dropout=0.3))
+    shares = [module.attention_dropout for module in model.modules() if hasattr(module, "attention_dropout")]
+    assert shares
+    assert set(shares) == {0.3}
+
+
 def test_the_same_seed_gives_the_same_bytes_and_leaves_other_random_numbers_alone(tmp_path: Path) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)

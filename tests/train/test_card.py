@@ -71,7 +71,8 @@ def test_the_front_matter_is_what_the_hub_asks_for() -> None:
         "- The adapter: apache-2.0",
         f"- Its base, {HUB}, whose terms hold as well: apache-2.0",
         "It may unmask writers.",
-        "-m minilm@mini",
+        "-m mini.toml`, where `mini.toml` beside this folder holds:\n\n```toml\n",
+        'model = "minilm"\nquery_prefix = "query: "\n',
         'SentenceTransformer("mini")',
         "peft 0.21.2",
         "Linux x86_64, 2 cores, 1 process\n",
@@ -79,6 +80,16 @@ def test_the_front_matter_is_what_the_hub_asks_for() -> None:
 )  # fmt: skip
 def test_it_says(told: str) -> None:
     assert told in card.text(recipe(), FACTS, "mini", HUB)
+
+
+def test_a_model_of_the_table_is_named_where_it_reads_texts_as_the_recipe_does() -> None:
+    """The table's minilm has no prefixes and reads 256 tokens of both, in float32: only then its name serves."""
+    plain = {"base": "obliq/all-MiniLM-L6-v2", "encode_query_length": 256, "encode_document_length": 256}
+    told = card.text(recipe(model=plain), FACTS, "mini", HUB)
+    assert "or `obliq run -t TASK -m minilm@mini`.\n" in told
+    assert "```toml" not in told
+    for other in (recipe(model={**plain, "encode_query_length": 64}), recipe(model=plain, run={"precision": "bf16"})):
+        assert "-m mini.toml`" in card.text(other, FACTS, "mini", HUB)
 
 
 def test_what_is_not_known_is_said_to_be_so() -> None:

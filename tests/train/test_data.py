@@ -170,6 +170,30 @@ def test_no_edge_lies_inside_what_is_kept_apart(tmp_path: Path, corpus: Path) ->
     assert parts.field_file("OBLIQ-Mini-Writing", "speech").endswith("provenance.tsv#speech")
 
 
+def test_a_part_may_use_some_documents_alone(tmp_path: Path, corpus: Path) -> None:
+    """The first twelve documents are of the decade 1800: anchors, positives and negatives are all theirs."""
+    first = {f"d{n:02}" for n in range(12)}
+    for name, part in (("graph", graph(corpus)), ("cloze", {"name": "c", "corpus": str(corpus), "sentences": True})):
+        whole = rows(prepare(recipe(part), tmp_path / f"{name}-whole"))
+        assert {one.query_id for one in whole} > first
+        found = rows(prepare(recipe({**part, "only": "decade=1800"}), tmp_path / name))
+        assert {one.query_id for one in found} == first
+        assert {one for row in found for one in (*row.positive_ids, *row.negative_ids)} <= first
+    both = recipe(graph(corpus, only="decade=1800"), graph(corpus, name="other", only="decade=1810"))
+    assert Counter(one.source for one in rows(prepare(both, tmp_path / "both"))) == {"graph": 36, "other": 36}
+    with pytest.raises(UserError, match=r"part 'graph': no document of .*corpus\.jsonl has decade = '1900'"):
+        prepare(recipe(graph(corpus, only="decade=1900")), tmp_path / "none")
+    with pytest.raises(UserError, match=r"part 'graph': .*no line has the key 'decad'; did you mean \"decade\""):
+        prepare(recipe(graph(corpus, only="decad=1800")), tmp_path / "none")
+
+
+def test_other_documents_are_other_rows(tmp_path: Path, corpus: Path) -> None:
+    """Rows of some documents are not found again for others in the same folder."""
+    once = rows(prepare(recipe(graph(corpus, only="decade=1800")), tmp_path / "run"))
+    again = rows(prepare(recipe(graph(corpus, only="decade=1810")), tmp_path / "run"))
+    assert not {one.query_id for one in once} & {one.query_id for one in again}
+
+
 def test_without_negatives_nothing_is_mined(tmp_path: Path, corpus: Path) -> None:
     found = prepare(recipe(graph(corpus, dose=10), negatives={"count": 0}), tmp_path / "run")
     mined = prepare(recipe(graph(corpus, dose=10)), tmp_path / "mined")
@@ -436,6 +460,11 @@ def test_margins_need_scores(tmp_path: Path, corpus: Path) -> None:
     write(file, good)
     (found,) = rows(prepare(one, tmp_path / "run"))
     assert found.more["scores"] == good["scores"]
+
+
+def test_a_reranker_learns_from_no_rows_that_are_built_without_scores(tmp_path: Path, corpus: Path) -> None:
+    with pytest.raises(UserError, match="part 'graph' is built here, and a reranker needs a cross-encoder's scores"):
+        prepare(recipe(graph(corpus), trains="reranker"), tmp_path / "run")
 
 
 def test_a_corpus_may_ship_with_the_package(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from obliq_eval.cli import app
-from obliq_train import launching
+from obliq_train import launching, serving
 from obliq_train import recipe as recipes
 
 if TYPE_CHECKING:
@@ -116,4 +116,7 @@ def test_a_model_of_the_table_serves_where_it_reads_texts_as_the_recipe_does(tin
     assert not Path(f"{output}.toml").exists()
     other = recipes.read(str(tiny_training), ["model.query_prefix="])
     assert launching.evaluation(other, output) == f"obliq run -t OBLIQ-Mini-Math -m {output}.toml"
-    assert 'query_prefix = ""' in Path(f"{output}.toml").read_text("utf-8")
+    file = Path(f"{output}.toml").read_text("utf-8")
+    assert 'query_prefix = ""' in file
+    assert (f"{output}.toml", file) == serving.named(other, output)
+    assert "/" not in file.replace(str(output), ""), "the file and the folder may be moved together"

@@ -143,6 +143,9 @@ def test_single_keys_are_changed(write: Callable[..., str], tmp_path: Path, monk
         ("part.math.positives=random", "part.math.positives: random replaces a teacher's neighbours"),
         ("part.math.apart=address", "part.math.apart keeps a teacher's edges apart"),
         ("part.graph.corpus=''", "part.graph: teacher needs the corpus"),
+        ("part.graph.only=train", "part.graph.only is 'train', not FIELD=VALUE"),
+        ("part.graph.only='part='", "part.graph.only is 'part=', not FIELD=VALUE"),
+        ("part.math.only='part=train'", "part.math.only is 'part=train', not FIELD=VALUE of a corpus that rows are bu"),
         ('leave_out.tasks=["t"]', "leave_out.tasks: no part has the task 't'; did you mean \"T\""),
         ('leave_out.parts=["maths"]', "leave_out.parts: no part has the name 'maths'; did you mean \"math\""),
         ('leave_out.parts=["math", "graph"]', "leave_out leaves no part to train on"),
@@ -179,6 +182,15 @@ def test_files_that_are_no_recipes(write: Callable[..., str], text: str, told: s
     with pytest.raises(UserError) as error:
         recipe.read(write(text))
     assert told in str(error.value)
+
+
+def test_what_means_nothing_for_a_reranker_is_refused() -> None:
+    """It makes no vector and learns lists; its base, its length and its schedule are read."""
+    with pytest.raises(UserError) as error:
+        recipe.read("distilled-listwise", ["loss.scale=2", "model.pooling=cls", "model.document_length=9"])
+    assert str(error.value).count("means nothing for a reranker") == 2
+    assert recipe.read("distilled-listwise", ["model.document_length=9", "schedule.rate=1"]).model.document_length == 9
+    assert recipe.read("no-distillation", ["loss.scale=2"]).loss.scale == 2
 
 
 def test_all_problems_are_told_at_once(write: Callable[..., str]) -> None:

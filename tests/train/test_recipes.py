@@ -26,7 +26,7 @@ OWN = {
     "margin-mse": {"loss"},
     "hybrid-loss": {"loss"},
     "document-anchors": {"part.writing-graph"},
-    "distilled-listwise": {"trains"},
+    "distilled-listwise": {"trains", "leave_out"},
     "leave-out-twitter": {"leave_out"},
     "leave-out-math": {"leave_out"},
     "leave-out-writing": {"leave_out"},
@@ -119,6 +119,7 @@ def test_what_the_variants_change() -> None:
     ("name", "used"),
     [
         ("no-distillation", "twitter math writing congress"),
+        ("distilled-listwise", "twitter math writing congress"),
         ("dose-full-replace", "twitter math congress writing-graph"),
         ("leave-out-writing", "twitter math congress"),
         ("leave-out-twitter", "math writing congress writing-graph"),
@@ -139,6 +140,31 @@ def test_recipes_name_lenses_and_teachers_that_there_are(name: str) -> None:
     for part in one.part:
         assert not part.lens or part.lens in lenses.names()
         assert not part.teacher or find(part.teacher)
+
+
+MINI = [name for name in recipe.names() if name.startswith("mini-") or name == "obliq-ir-mini"]
+INDUCTIVE = {"package:writing.jsonl", "OBLIQ-Mini-Math"}
+"""Corpora that hold no passage of a person who is held out; `tests/test_mini_training.py` looks into the first."""
+
+
+@pytest.mark.parametrize("name", MINI)
+def test_a_small_recipe_sees_nobody_who_is_held_out(name: str) -> None:
+    """But for `mini-transductive`, the paper's own setting: its graph is over the corpus of the task itself."""
+    found = recipe.read(name, data="mini")
+    assert found == recipe.read(name)
+    assert not any(part.file or part.descriptions for part in found.part)
+    corpora = {part.name: part.corpus for part in found.used}
+    transductive = {part for part, corpus in corpora.items() if corpus not in INDUCTIVE}
+    assert transductive == ({"writing-graph"} if name == "mini-transductive" else set())
+    assert not transductive or corpora["writing-graph"] == "OBLIQ-Mini-Writing"
+    for part in found.used:
+        if part.name == "writing-graph":
+            assert part.apart, "an edge inside an address would show the subject, not the style"
+
+
+def test_settings_are_chosen_without_the_persons_behind_dev_queries() -> None:
+    for part in recipe.read("mini-dev").used:
+        assert part.only == ("part=train" if part.corpus == "package:writing.jsonl" else "")
 
 
 def test_an_unknown_recipe_is_named_with_a_near_one() -> None:

@@ -18,7 +18,7 @@ from obliq_eval.records import Run
 from obliq_eval.run_files import Form, write_run
 from obliq_models.rerankers import crossencoder
 from obliq_models.rerankers.base import Query
-from obliq_train import data, scores
+from obliq_train import scores
 from obliq_train.distinct import Distinct
 from obliq_train.rows import Passage, Row, read_rows
 from tests.train.tiny import write_cross_encoder
@@ -69,8 +69,8 @@ def test_each_document_is_scored_with_the_query_behind_its_instruction(folder: P
     }
     assert len({*wanted}) == 3
     assert first.more["kept"] == 1
-    assert data.is_scored(first)
-    assert data.is_scored(second)
+    assert first.scores is not None
+    assert second.scores is not None
     assert teacher.counts["documents scored by the teacher"] == 5
 
 
@@ -123,7 +123,7 @@ def test_the_command_writes_scores_and_who_gave_them(tmp_path: Path, folder: Pat
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     found = list(read_rows(tmp_path / "one.jsonl"))
     assert [len(one.more["scores"]["neg"]) for one in found] == [len(one.negatives) for one in found]
-    assert all(map(data.is_scored, found))
+    assert all(one.scores is not None for one in found)
     told = json.loads((tmp_path / "one.jsonl.manifest.json").read_text("utf-8"))
     assert told["settings"]["scores"]["model"] == "local/judge"
     assert len(told["settings"]["scores"]["revision"]) == 64

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from obliq_eval.cli import app
+from obliq_train import ablation, at_hand
 from obliq_train import recipe as recipes
 
 if TYPE_CHECKING:
@@ -133,6 +136,59 @@ def test_a_dry_run_names_the_parts_whose_rows_are_not_there() -> None:
     assert "--set part.writing-graph.descriptions=FILE" in done.stderr
 
 
+def test_a_hub_that_says_nothing_is_asked_once(tiny_training: Path) -> None:
+    """What is in its cache, nothing here, is all that is looked at: one sentence says what could not be fetched."""
+    rows = tiny_training.parent / "rows.jsonl"
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, "train", "obliq-ir-3b", "--dry-run", "--json", "--file", f"math={rows}"],
+            env={
+                **{key: value for key, value in os.environ.items() if "PROXY" not in key.upper()},
+                "HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "HF_HUB_OFFLINE": "0",
+                "HF_HOME": str(tiny_training.parent / "hf"),
+            },
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        silent.setblocking(False)
+        asked = 0
+        with suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                asked += 1
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert asked == 1
+    assert told["rows"]["math"] == 24
+    assert told["memory"]["parameters"] == 3_212_749_824
+    assert ["the hub cannot be asked" in note for note in told["notes"]].count(True) == 1
+
+
+def test_a_hub_that_answers_is_asked_and_none_where_nothing_is_its(
+    tiny_training: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    from obliq_eval.demo.hub import LoopbackHub
+
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    own, paper = recipes.read(str(tiny_training)), recipes.read("obliq-ir-3b")
+    with LoopbackHub([]) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        for recipe, changes, asked in (
+            (own, [], 0),
+            (paper, [], 1),
+            (own, ["part.toy.corpus=OBLIQ-Writing", "part.toy.sentences=true"], 1),
+        ):
+            before = len(hub.requests)
+            given = recipes.read(str(tiny_training), changes) if changes else recipe
+            with at_hand.promptly(given, {}):
+                assert not constants.is_offline_mode()
+            assert len(hub.requests) - before == asked
+    with at_hand.promptly(paper, {}):  # it is gone
+        assert constants.is_offline_mode()
+    assert not constants.is_offline_mode()
+
+
 def test_a_dry_run_takes_the_parts_that_are_there(tiny_training: Path) -> None:
     with tiny_training.open("a", encoding="utf-8") as file:
         file.write('\n[[part]]\nname = "absent"\n')
@@ -165,6 +221,36 @@ def test_show_gives_each_value_with_its_source() -> None:
     assert "k1: " in run("k1", "--show").stdout
 
 
+def test_what_means_nothing_for_a_reranker_is_not_shown() -> None:
+    keys = {row["key"] for row in json.loads(run("distilled-listwise", "--show", "--json").stdout)}
+    assert {"model.base", "model.document_length", "schedule.rate", "leave_out.parts"} <= keys
+    assert not [key for key in keys if key.startswith("loss.")]
+    assert not keys & {"model.pooling", "model.query_prefix", "model.encode_query_length"}
+
+
+@pytest.mark.parametrize(
+    ("options", "judged"),
+    [
+        (("--data", "mini"), "held-out"),
+        ((), "test"),
+        (("--data", "mini", "--queries", "test"), "test"),
+        (("--queries", "held-out"), "held-out"),
+    ],
+)
+def test_what_a_family_is_judged_on(
+    options: tuple[str, ...], judged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held-out queries for small data, test queries else, unless it is said; nothing is trained here."""
+
+    def found(family: str, **given: Any) -> ablation.Ablation:
+        return ablation.Ablation(family, given["data"], given["queries"], (), (), {}, {}, {})
+
+    monkeypatch.setattr(ablation, "run", found)
+    monkeypatch.setattr(ablation.Ablation, "notes", ())
+    done = run("dose", "--ablate", "-o", tmp_path, "--json", *options)
+    assert json.loads(done.stdout)["control"] == judged
+
+
 def test_families_are_listed_where_none_is_named() -> None:
     from obliq_train.ablation import FAMILIES
 
@@ -192,6 +278,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "a target that the base has not": (("RECIPE", "--set", 'lora.targets=["q_proj"]'), "q_proj"),
     "another data": (("RECIPE", "--data", "maxi"), "only mini is known"),
     "seeds without a family": (("RECIPE", "--seeds", "0,1"), "--seeds belongs to --ablate"),
+    "queries without a family": (("RECIPE", "--queries", "test"), "--queries and --members belong to --ablate"),
+    "queries of no kind": (
+        ("--ablate", "dose", "--queries", "dev", "-o", "x"), "--queries is 'dev': test and held-out are known"
+    ),
     "two wishes": (("RECIPE", "--list", "--show"), "do not go together"),
     "too few rows": (("RECIPE", "--set", "batch.per_device=25"), "24 rows are too few"),
 }  # fmt: skip
