@@ -74,8 +74,9 @@ class Plan:
         recipe: Its name.
         base: What is adapted.
         rows: `{part: rows}`; None where they are not known.
+        doses: Parts of these whose rows are not at hand: their dose is given, which duplicates can only lessen.
         missing: What is not at hand, and what to do about it, one sentence each.
-        steps: Optimiser steps on the recipe's devices; None if unknown.
+        steps: Optimiser steps on the recipe's devices, at most where there are doses; None if unknown.
         warmup: Those in which the rate rises.
         epochs: Passes over the rows.
         anchors: Anchors behind one step: per device, devices and accumulation multiplied.
@@ -90,6 +91,7 @@ class Plan:
     recipe: str
     base: str
     rows: Mapping[str, int | None]
+    doses: tuple[str, ...]
     missing: tuple[str, ...]
     steps: int | None
     warmup: int | None
@@ -113,10 +115,10 @@ class Plan:
     def table(self) -> list[tuple[str, str]]:
         """Return what it says as `(what, value)`, for people."""
         rows = [("base", self.base)]
-        rows += [(f"rows of {name}", UNKNOWN if count is None else f"{count:,}") for name, count in self.rows.items()]
+        rows += [(f"rows of {name}", _count(count, at_most=name in self.doses)) for name, count in self.rows.items()]
         rows += [
-            ("optimiser steps", UNKNOWN if self.steps is None else f"{self.steps:,}"),
-            ("of them warm-up", UNKNOWN if self.warmup is None else f"{self.warmup:,}"),
+            ("optimiser steps", _count(self.steps, at_most=bool(self.doses))),
+            ("of them warm-up", _count(self.warmup, at_most=bool(self.doses))),
             ("epochs", UNKNOWN if self.epochs is None else f"{self.epochs:.3g}"),
             ("anchors of a step", f"{self.anchors:,}"),
         ]
@@ -152,6 +154,8 @@ def plan(
     lists = recipe.trains == "reranker"
     made = None if data is None or tokenizer is None or lists else _training_set(recipe, data, tokenizer)
     rows = _rows(recipe, data)
+    doses = {part.name: part.dose for part in recipe.used if rows[part.name] is None and part.dose is not None}
+    rows |= doses
     known = [count for count in rows.values() if count is not None]
     total = sum(known) if len(known) == len(rows) else None
     devices = recipe.batch.devices
@@ -162,6 +166,7 @@ def plan(
         recipe=recipe.name,
         base=recipe.model.base,
         rows=rows,
+        doses=tuple(doses),
         missing=tuple(
             wanted if wanted.startswith("part ") else f"part {name!r}: {wanted}" for name, wanted in absent.items()
         ),
@@ -207,6 +212,12 @@ def _training_set(recipe: Recipe, data: Data, tokenizer: Any) -> TrainingSet:
 
     edges = {name: read_edges(path) for name, path in data.edges.items()}
     return TrainingSet.of(list(read_rows(data.rows)), edges, tokenizer, recipe)
+
+
+def _count(number: int | None, *, at_most: bool) -> str:
+    if number is None:
+        return UNKNOWN
+    return f"at most {number:,}" if at_most else f"{number:,}"
 
 
 def _rows(recipe: Recipe, data: Data | None) -> dict[str, int | None]:
