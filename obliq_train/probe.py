@@ -96,10 +96,10 @@ def read(reference: str) -> Probe:
         texts = _ordered(read_source(reference).table)
         probe = Probe(reference, texts, texts, {name: frozenset([name]) for name in texts})
     else:
-        from obliq_eval.data.sources import load
+        from obliq_eval.asked import asked
 
-        data = load(reference)
-        probe = Probe(reference, data.queries, _ordered(data.corpus.documents), data.exclusions)
+        found = asked(reference)
+        probe = Probe(reference, found.queries, _ordered(found.documents), found.exclusions)
     if len(probe.documents) < 2 or not probe.queries:
         raise UserError(f"{reference} is too small to compare rankings on: it needs a query and two documents")
     return probe

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from obliq_eval.data.sources import load
-from obliq_eval.data.split import covered
-from obliq_eval.errors import UserError, raise_all
+from obliq_eval.asked import DEPTH, DevTask, dev_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,11 +13,8 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from obliq_eval.records import Dataset
+    from obliq_eval.asked import Asked
     from obliq_models.retrievers.base import Texts
-
-MEASURE = "ndcg@10"
-DEPTH = 10
 
 
 @dataclass(frozen=True)
@@ -27,29 +22,19 @@ class Dev:
     """The dev queries of some tasks.
 
     Args:
-        tasks: Data sets that hold dev queries alone.
+        tasks: Their texts, and how answers to them are scored.
     """
 
-    tasks: tuple[Dataset, ...]
+    tasks: tuple[DevTask, ...]
 
     @classmethod
     def of(cls, references: Sequence[str]) -> Dev:
-        """Load tasks or folders, and keep their dev queries.
+        """Load the dev queries of tasks or folders.
 
         Raises:
             UserError: If one is not there or has no judged dev query; all at once.
         """
-        tasks, problems = [], []
-        for reference in references:
-            try:
-                found = covered(load(reference), "dev")
-                if not found.gold.queries:
-                    raise UserError("no dev query has a relevant document")  # noqa: TRY301 -- told with the others
-                tasks.append(found.only(found.gold.queries))
-            except UserError as error:
-                problems.append(f"{reference}: {error}")
-        raise_all(problems, "evaluation.tasks")
-        return cls(tuple(tasks))
+        return cls(dev_tasks(references))
 
     def scores(self, model: SentenceTransformer) -> dict[str, float]:
         """Return `{task: mean NDCG@10 over its dev queries}`, gold judgments, exclusions applied.
@@ -62,25 +47,21 @@ class Dev:
         training = model.training
         encoder = SentenceEncoder(model, "the model that is being trained", "0")
         try:
-            return {data.name: _score(encoder, data) for data in self.tasks}
+            return {task.asked.name: task.score(_answers(encoder, task.asked)) for task in self.tasks}
         finally:
             model.train(training)
 
 
-def _score(encoder: Any, data: Dataset) -> float:
+def _answers(encoder: Any, asked: Asked) -> dict[str, dict[str, float]]:
     import datasets
 
-    from obliq_eval.metrics import score
-    from obliq_eval.records import Run
-
-    ids = list(data.queries)
-    excluded = [sorted(data.exclusions.get(query, ())) for query in ids]
-    queries = datasets.Dataset.from_dict({"id": ids, "text": list(data.queries.values()), "excluded_ids": excluded})
+    ids = list(asked.queries)
+    excluded = [sorted(asked.exclusions.get(query, ())) for query in ids]
+    queries = datasets.Dataset.from_dict({"id": ids, "text": list(asked.queries.values()), "excluded_ids": excluded})
     search = _search(encoder)
-    search.index(data.corpus.documents)
-    run = Run.of(search.search(queries, top_k=DEPTH), DEPTH)
-    found = score(run, data.gold, [MEASURE]).mean(MEASURE)
-    return 0.0 if found is None else found
+    search.index(asked.documents)
+    answers: dict[str, dict[str, float]] = search.search(queries, top_k=DEPTH)
+    return answers
 
 
 def _search(encoder: Any) -> Any:

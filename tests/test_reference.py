@@ -103,7 +103,7 @@ def test_qrels_files_serve_as_well(tmp_path: Path) -> None:
         (("toy", "qrels", None, "all"), "either -t TASK or --qrels FILE"),
         (("toy", None, "pool", "all"), "a task brings its own pooled judgments"),
         ((None, "qrels", None, "dev"), "needs -t TASK"),
-        ((None, "qrels", None, "tests"), r'not one of all, dev, test; did you mean "test"'),
+        ((None, "qrels", None, "tests"), r'not one of all, dev, test, held-out; did you mean "test"'),
     ],
 )
 def test_options_that_contradict_each_other(options: tuple[str | None, ...], message: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_only_dev_queries_are_loaded_and_each_is_scored_by_its_rank(
     gold[dev[1]] = {"next": 1}
     task = write_task(corpus, queries, gold)
     found = Dev.of([str(task)])
-    assert sorted(found.tasks[0].queries) == dev
+    assert sorted(found.tasks[0].asked.queries) == dev
     model.train()
     assert found.scores(model) == {"toy": pytest.approx((1 + 0.630929753571) / 2)}
     assert model.training
@@ -60,7 +60,7 @@ def test_what_a_query_excludes_is_no_answer(model: Any, write_task: Callable[...
     exclusions = {query: ["own"] for query in ids}
     task = write_task(corpus, dict.fromkeys(ids, "whales"), gold, exclusions=exclusions)
     assert Dev.of([str(task)]).scores(model) == {"toy": 1.0}
-    assert list(Dev.of([str(task)]).tasks[0].queries) == [dev]
+    assert list(Dev.of([str(task)]).tasks[0].asked.queries) == [dev]
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
