@@ -296,10 +296,14 @@ def test_after_ctrl_c_nothing_is_left_running() -> None:
             await asyncio.sleep(0.2)
             ended.append(True)
 
-    with Client(FakeBackend(lambda _: "")) as client:
-        with pytest.raises(KeyboardInterrupt):
-            client.run(work())
-        assert ended == [True]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background shells have it ignored
+    try:
+        with Client(FakeBackend(lambda _: "")) as client:
+            with pytest.raises(KeyboardInterrupt):
+                client.run(work())
+            assert ended == [True]
+    finally:
+        signal.signal(signal.SIGINT, before)
     gc.collect()
     assert said == []
 
