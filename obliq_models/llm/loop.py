@@ -41,11 +41,13 @@ class Loop:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("run() inside a coroutine that runs there already would wait for itself: await instead")
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        loop, future = self._started(), None
         try:
+            future = asyncio.run_coroutine_threadsafe(work, loop)
             return future.result()
         except (KeyboardInterrupt, SystemExit):
-            future.cancel()
+            if future is not None:
+                future.cancel()
             if stop is not None:
                 with suppress(TimeoutError):  # what does not stop ends with the process
                     asyncio.run_coroutine_threadsafe(stop(), self._started()).result(GRACE)

@@ -289,6 +289,7 @@ def test_after_ctrl_c_nothing_is_left_running() -> None:
 
     async def work() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        await asyncio.sleep(0.3)  # until the main thread waits, which is what is interrupted
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         try:
             await asyncio.sleep(3600)
