@@ -19,6 +19,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from rich.progress import Progress
+
 T = TypeVar("T")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 UNKNOWN = "\u2013"  # en dash
@@ -36,6 +38,26 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Raise the exception at hand again; rich would end the process with status 1, which is a verdict here."""
         raise  # noqa: PLE0704 -- rich calls this while it handles the exception
+
+
+def progress(name: str, told: str) -> Progress:
+    """Return a bar on standard error that counts up to a total, and goes when it is done.
+
+    Args:
+        name: Text before the bar, which may hold fields of the task, as rich writes them.
+        told: Text behind the count, likewise.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn(name),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(told),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console(stderr=True),
+        transient=True,
+    )
 
 
 def console(*, stderr: bool = False) -> Console:

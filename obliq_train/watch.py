@@ -136,16 +136,7 @@ def progress(steps: int, done: int, *, shown: bool) -> Iterator[Callable[[int, f
     if not shown or not sys.stderr.isatty():
         yield lambda _step, _loss: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("Training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("steps{task.fields[told]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=show.console(stderr=True), transient=True) as bar:
+    with show.progress("Training", "steps{task.fields[told]}") as bar:
         task = bar.add_task("training", total=steps, completed=done, told="")
 
         def moved(step: int, loss: float | None) -> None:

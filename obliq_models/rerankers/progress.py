@@ -26,16 +26,7 @@ def watch(name: str, queries: int, ledger: Ledger | None) -> Iterator[Callable[[
     if not sys.stderr.isatty():
         yield lambda: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("queries, {task.fields[calls]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=show.console(stderr=True), transient=True) as bar:
+    with show.progress("{task.description}", "queries, {task.fields[calls]}") as bar:
         task = bar.add_task(name, total=queries, calls=_calls(ledger))
 
         def done() -> None:
