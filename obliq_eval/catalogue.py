@@ -211,7 +211,7 @@ def to_meta(entry: ModelEntry) -> ModelMeta:
         "query_length": entry.query_length,
         "document_length": entry.document_length,
     }
-    licence = entry.licence.lower()
+    licence, built_on = entry.licence.lower(), entry.base.partition("@")[0]
     lengths = [n for n in (entry.query_length, entry.document_length) if n is not None]
     return ModelMeta(
         loader=Loader(entry.loader),
@@ -232,6 +232,7 @@ def to_meta(entry: ModelEntry) -> ModelMeta:
         similarity_fn_name=None,
         use_instructions=bool(entry.query_prefix or entry.document_prefix),
         training_datasets=None,
+        adapted_from=built_on if _NAME.fullmatch(built_on) else None,  # a folder of this machine is no model's name
         model_type=[_MTEB_TYPES.get(entry.kind, "dense")],
     )
 

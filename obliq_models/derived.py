@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OBLIQ_IR = "obliq_models.retrievers.obliq_ir:load"
 DENSE = "obliq_models.retrievers.dense:load"
 MINILM = "obliq_models.retrievers.minilm:load"
+MINI = "obliq_models.retrievers.mini:load"
 PUBLISHED = "obliq_models.retrievers.published:load"
 LATE = "obliq_models.retrievers.late:load"
 LUAR = "obliq_models.retrievers.authorship:load"
@@ -31,6 +32,7 @@ CHECKPOINTS: Mapping[str, str] = {
     OBLIQ_IR: OBLIQ_IR,
     WITHOUT_WEIGHTS: OBLIQ_IR,
     MINILM: OBLIQ_IR,
+    MINI: OBLIQ_IR,
     **{loader: loader for loader in (DENSE, PUBLISHED, LATE, LUAR, POOLED)},
 }
 """What loads a checkpoint of a model, by the model's own loader."""
@@ -68,8 +70,8 @@ def checkpoint(
         )
     check_folder(folder)
     settings = {key: value for key, value in entry.settings.items() if key not in _OF_THE_PUBLISHED}
-    if entry.loader == MINILM:
-        settings |= {"base": entry.name, "dtype": "float32"}
+    if entry.loader in {MINILM, MINI}:
+        settings |= {"base": catalogue()["minilm"].name, "dtype": "float32"}
     fields, changed = _split(changes or {})
     settings |= changed
     fields = {key: getattr(entry, key) for key in FIELDS} | fields

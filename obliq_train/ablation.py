@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from obliq_eval import show
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.home import whole_file
-from obliq_train import ablation_tables, trainer
-from obliq_train import data as training_data
+from obliq_train import ablation_tables, launching, trainer
 from obliq_train import recipe as recipes
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "teacher-graph": Family(
             "what the teacher's graph contributes, beside the rows that it brings (table H.1)",
             ("random-graph", "k1", "k3", "k5", "k10", "second-teacher", "no-distillation"),
-            small=("mini-decade", "mini-own-graph"),
+            small=("mini-decade", "mini-own-graph", "mini-transductive"),
             frozen=("bm25",),
             teachers=True,
         ),
@@ -306,7 +305,7 @@ def _train(
 def _adapter(recipe: Recipe, folder: Path, files: Mapping[str, Path]) -> Path:
     if not finished(recipe, folder):
         own = {part.name: files[part.name] for part in recipe.used if part.name in files}
-        trainer.train(recipe, training_data.prepare(recipe, trainer.run_folder(folder), own), folder)
+        launching.run(recipe, folder, own)
     return folder
 
 

@@ -65,23 +65,31 @@ def _about(recipe: Recipe, facts: Mapping[str, Any], base: str) -> str:
     model, lora = recipe.model, recipe.lora
     return (
         f"A LoRA adapter of rank {lora.rank} on {base}, whose own weights are unchanged: {model.pooling} pooling, "
-        f"{'vectors of unit length' if model.normalize else 'vectors as they come'}. Before a query stands "
-        f"{json.dumps(model.query_prefix)}, before a document {json.dumps(model.document_prefix)}; queries are read up "
-        f"to {model.encode_query_length} tokens, documents up to {model.encode_document_length}. All of it is saved "
-        f"with the adapter. It was trained for {facts['steps']:,} steps; the last loss was {facts['loss']:.4f} "
-        "(`curves.svg`)."
+        f"{'vectors of unit length' if model.normalize else 'vectors as they come'}. "
+        f"{prefixes(model.query_prefix, model.document_prefix)}; queries are read up to {model.encode_query_length} "
+        f"tokens, documents up to {model.encode_document_length}. All of it is saved with the adapter. It was trained "
+        f"for {facts['steps']:,} steps; the last loss was {facts['loss']:.4f} (`curves.svg`)."
     )
+
+
+def prefixes(query: str, document: str) -> str:
+    """Return what is put before queries and documents, as a sentence that may go on."""
+    if not query and not document:
+        return "Nothing is put before queries and documents"
+    told = [json.dumps(prefix, ensure_ascii=False) if prefix else "nothing" for prefix in (query, document)]
+    return f"Before a query stands {told[0]}, before a document {told[1]}"
 
 
 def _loading(recipe: Recipe, name: str) -> str:
     trust = ", trust_remote_code=True" if recipe.model.trust_remote_code else ""
+    note = "  # the prefix is put before it here" if recipe.model.query_prefix else ""
     told, file = named(recipe, Path(name))
     beside = f", where `{told}` beside this folder holds:\n\n```toml\n{file}```" if file else "."
     return (
         "```python\n"
         "from sentence_transformers import SentenceTransformer\n\n"
         f'model = SentenceTransformer("{name}"{trust})\n'
-        'queries = model.encode_query(["…"])  # the prefix is put before it here\n'
+        f'queries = model.encode_query(["…"]){note}\n'
         'documents = model.encode_document(["…"])\n'
         "```\n\n"
         f"or `obliq run -t TASK -m {told}`{beside}"
@@ -142,18 +150,24 @@ def _recipe(recipe: Recipe) -> str:
 
 def _licence(recipe: Recipe, base: str) -> str:
     own = recipe.licence or "none is stated; ask whoever trained it"
-    return f"- The adapter: {own}\n- Its base, {base}, whose terms hold as well: {base_terms(base)}"
+    terms = base_terms(base) or "as its own card says"
+    return f"- The adapter: {own}\n- Its base, {base}, whose terms hold as well: {terms}"
 
 
-def base_terms(base: str) -> str:
-    """Return the terms of a base, as the table of models states them."""
-    short = base.rpartition("/")[2]
-    for entry in catalogue().values():
-        if entry.base.partition("@")[0] == base and entry.base_licence:
-            return entry.base_licence
-        if entry.name == base or (entry.name.startswith("obliq/") and entry.name.rpartition("/")[2] == short):
-            return entry.licence or "as its own card says"
-    return "as its own card says"
+def base_terms(*names: str) -> str:
+    """Return the terms of a base, as the table of models states them, or nothing where it does not.
+
+    Args:
+        names: What the base may be called, the surest first. What `obliq/X` stands for is known as `anyone/X` too.
+    """
+    entries = catalogue().values()
+    known = {entry.base.partition("@")[0]: entry.base_licence for entry in entries if entry.base_licence}
+    known |= {entry.name: entry.licence for entry in entries if entry.licence}
+    for name in names:
+        own = f"obliq/{name.rpartition('/')[2]}" if name.count("/") == 1 and not name.startswith((".", "/")) else ""
+        if terms := known.get(name) or known.get(own):
+            return terms
+    return ""
 
 
 def _made(facts: Mapping[str, Any]) -> str:

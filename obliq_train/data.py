@@ -95,7 +95,7 @@ def _names(recipe: Recipe, files: Mapping[str, Path]) -> Iterator[str]:
 
 
 def _file(part: Part, files: Mapping[str, Path]) -> Path | None:
-    return files.get(part.name) or (Path(part.file) if part.file else None)
+    return files.get(part.name) or (Path(located(part.file)) if part.file else None)
 
 
 def missing(recipe: Recipe, files: Mapping[str, Path]) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import nullcontext
+import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,34 @@ from obliq_eval.errors import UserError
 from obliq_eval.home import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from obliq_train.recipe import Recipe
     from obliq_train.trainer import Trained
 
 
+PATIENCE = 60
+"""Seconds in which the first process may tell what is wrong, before another one does."""
+
+
 def first() -> bool:
     """Tell whether this is the process that prints and writes."""
     return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Leave it to the first process to tell what is wrong in all of them; what is wrong in another alone comes later.
+
+    A launcher ends all processes when one has failed, so that those that wait say nothing. If they went at once, they
+    would take the first one along before it has spoken.
+    """
+    try:
+        yield
+    except UserError:
+        if not first():
+            time.sleep(PATIENCE)
+        raise
 
 
 def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool = False) -> Trained:

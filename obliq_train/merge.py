@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from obliq_eval.errors import UserError, near
 from obliq_eval.home import whole_folder
-from obliq_train import probe
+from obliq_train import card, probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +35,7 @@ The adapter {adapter} folded into {base}, {layers} layers, and written in {dtype
 
 - Licence of the adapter: {licence}
 - Terms of the base, which hold as well: {base_licence}
-- Before a query stands {query_prefix!r}, before a document {document_prefix!r}; both are in
-  `config_sentence_transformers.json`.
+- {prefixes}, as `config_sentence_transformers.json` says.
 - A query is read up to {query_length} tokens, a document up to {document_length}.
 
 What folding changed, on {probe}, against the adapter on its base in {own}: the cosine between a text's vectors before
@@ -173,7 +172,7 @@ def fold(model: SentenceTransformer, dtype: str) -> int:
 
 def _loaded(adapter: str, *, base: str | None, device: str | None, trust: bool) -> ObliqIR:
     """Return the model with its adapter, checked as for `-m`."""
-    from obliq_models.derived import OBLIQ_IR, fingerprint
+    from obliq_models.derived import MINI, OBLIQ_IR, fingerprint
     from obliq_models.repositories import settle
     from obliq_models.retrievers import adapters, obliq_ir
     from obliq_models.retrievers.obliq_ir import ObliqIR
@@ -195,7 +194,7 @@ def _loaded(adapter: str, *, base: str | None, device: str | None, trust: bool) 
     entry = find(adapter)
     if base is not None:
         raise UserError("--base is for an adapter's folder: a model of the table names its own")
-    model = load(entry, device) if entry.loader == OBLIQ_IR else None
+    model = load(entry, device) if entry.loader in {OBLIQ_IR, MINI} else None
     if not isinstance(model, ObliqIR) or len(model.sources) != 2:
         raise UserError(f"{adapter} is no adapter, so there is nothing to fold: name the folder that was trained")
     _check_whole_modules(model.sources[0])
@@ -298,6 +297,7 @@ def _describe(folder: Path, done: Merged, reading: Mapping[str, Any], terms: tup
     text = CARD.format(
         **{**vars(done), **vars(done.change), **reading},
         name=done.folder.name,
+        prefixes=card.prefixes(reading["query_prefix"], reading["document_prefix"]),
         licence=licence or "not stated; ask whoever trained it",
         base_licence=base_licence or "as its own card says",
     )
@@ -324,13 +324,9 @@ def _terms(source: Repository, weights: Repository) -> tuple[str, str]:
     """Return the licences of an adapter and of its base, as the table of models, or else their cards, state them."""
     from obliq_eval.catalogue import catalogue
 
-    entries = list(catalogue().values())
-    own = next((entry.licence for entry in entries if entry.name == source.place), "") or _licence(source)
+    own = next((entry.licence for entry in catalogue().values() if entry.name == source.place), "") or _licence(source)
     named = str(source.record("adapter_config.json").get("base_model_name_or_path") or "")
-    bases = {entry.base.partition("@")[0]: entry.base_licence for entry in entries if entry.base_licence}
-    bases |= {entry.name: entry.licence for entry in entries}
-    known = bases.get(weights.place) or bases.get(named) or bases.get(_base_shown(source, weights))
-    return own, known or _licence(weights)
+    return own, card.base_terms(weights.place, named, _base_shown(source, weights)) or _licence(weights)
 
 
 def _licence(source: Repository) -> str:

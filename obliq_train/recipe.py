@@ -178,7 +178,7 @@ class Part(Table):
         task: The task that it trains for; `leave_out` goes by it.
         mechanism: descriptive, analogue or tip-of-the-tongue; `leave_out` goes by it.
         distils: Whether it carries the specialist's signal: the ablations change these parts alone.
-        file: Rows, as `obliq negatives` and `obliq mix` write them.
+        file: Rows, as `obliq negatives` and `obliq mix` write them; `package:NAME` for ones that ship with obliq.
         lens: The lens that its queries must come from, as the file's manifest says; empty for any.
         generator: The language model that they must come from; `not:NAME` for any other; empty for any.
         corpus: Task, folder or file of documents that rows are built from, or that a file's rows name by their ids;

@@ -169,8 +169,8 @@ def absolute(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def _part(part: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     made = dict(part)
-    for key in ("file", "descriptions"):
-        made |= _with(part, key, lambda text: str((folder / text).resolve()))
+    made |= _with(part, "file", lambda text: text if text.startswith(PACKAGE) else str((folder / text).resolve()))
+    made |= _with(part, "descriptions", lambda text: str((folder / text).resolve()))
     made |= _with(part, "corpus", lambda text: _source(text, folder))
     return made | _with(part, "teacher", lambda text: anchored_model(text, folder))
 

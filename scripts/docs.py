@@ -6,10 +6,14 @@
 A console block holds commands after `$ `, each with its output; what a page shows may be the beginning of it. A block
 of Python or TOML whose first line carries a file name (```` ```python rhythm.py ````) is that file. The first bash
 block's part after `&&` is run as well, and nothing else of bash: installing is for the reader.
+
+A comment `<!-- family FAMILY TASK`, lines `MEMBER: what it is`, and `-->` are followed by a table of these members
+of a family that the leaderboards hold.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -21,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FAMILY = re.compile(r"^(<!-- family (\S+) (\S+)\n(.*?)^-->\n)(?:\|[^\n]*\n)*", re.MULTILINE | re.DOTALL)
+FAMILIES = ROOT / "leaderboards" / "mini" / "families"
 EXAMPLE = "./examples/own-retriever"
 
 
@@ -92,9 +98,26 @@ def do(step: Step, folder: Path) -> str:
     return done.stdout
 
 
+def with_families(page: str) -> str:
+    """Return a page whose tables of families say what their files say."""
+    return _FAMILY.sub(lambda found: found[1] + _table(found[2], found[3], found[4]), page)
+
+
+def _table(family: str, task: str, members: str) -> str:
+    told = json.loads((FAMILIES / f"{family}.json").read_text(encoding="utf-8"))
+    rows = {row["member"]: row for one in told["tasks"] if one["task"] == task for row in one["rows"]}
+    lines = ["| | NDCG@10 | Δ, 95 % interval | Recall@100 |", "|---|---:|---|---:|"]
+    for line in members.splitlines():
+        member, _, what = line.partition(": ")
+        row, test = rows[member], rows[member]["difference"]
+        known = "" if test is None else f"{test['difference']:+.3f} [{test['low']:+.3f}, {test['high']:+.3f}]"
+        lines.append(f"| {what} | {row['ndcg@10']:.3f} | {known} | {row['recall@100']:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
 def update(page: Path) -> None:
-    """Replace the output of every command of a page by what it prints now."""
-    text = page.read_text(encoding="utf-8")
+    """Replace the output of every command of a page by what it prints now, and its tables by what the files say."""
+    text = with_families(page.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         for step in steps(text):
             printed = do(step, Path(folder))

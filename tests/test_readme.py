@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
+
+from obliq_eval.data.sources import load
+from obliq_eval.data.split import dev_queries
+from obliq_eval.significance import paired_bootstrap
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,7 +37,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", DOCS.PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if page.name == "README.md" else [pytest.mark.slow], id=page.stem)
+        for page in DOCS.PAGES
+    ],
+)
 def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     steps = DOCS.steps(page.read_text(encoding="utf-8"))
     assert sum(bool(step.command) for step in steps) >= 5
@@ -51,6 +63,60 @@ def test_every_command_shows_what_it_prints() -> None:
         for step in DOCS.steps(page.read_text(encoding="utf-8")):
             quiet = step.command.startswith(("pip install -q", "mteb run"))
             assert step.shown.strip() or quiet, f"{page.name}: {step.command}"
+
+
+def test_tables_of_families_are_those_of_the_leaderboards() -> None:
+    """Two pages have some; the rounding is worked out on one row."""
+    pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.PAGES}
+    assert {name for name, page in pages.items() if "<!-- family " in page} == {"README.md", "training.md"}
+    for name, page in pages.items():
+        assert DOCS.with_families(page) == page, name
+
+
+def test_what_training_says_of_the_other_tasks_follows_from_the_runs() -> None:
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    for task in ("OBLIQ-Mini-Math", "OBLIQ-Mini-Congress"):
+        data = load(task)
+        dev = dev_queries(task, data.queries, data.groups)
+        base, ours = (scores(model, task) for model in ("minilm", "obliq-ir-mini"))
+        asked = [query for query in base if query not in dev]
+        test = paired_bootstrap([ours[query] for query in asked], [base[query] for query in asked])
+        means = [short(fmean(some[query] for query in asked)) for some in (base, ours)]
+        change = f"{short(test.difference, '+')} [{short(test.low, '+')}, {short(test.high, '+')}]"
+        told = f"{task.removeprefix('OBLIQ-')} {means[0]} to {means[1]} ({change}, n = {len(asked)}"
+        assert told in page
+
+
+def scores(model: str, task: str) -> dict[str, float]:
+    """Return NDCG@10 of each query, gold judgments, from the leaderboards."""
+    file = ROOT / "leaderboards" / "mini" / model / task / "scores.json"
+    told = json.loads(file.read_text(encoding="utf-8"))["judgments"]["gold"]
+    return dict(zip(told["queries"], told["values"]["ndcg@10"], strict=True))
+
+
+def short(value: float, sign: str = "") -> str:
+    return f"{value:{sign}.3f}".replace("0.", ".")
+
+
+def test_a_table_of_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"member": "control", "ndcg@10": 0.25, "difference": None, "recall@100": 0.5},
+        {
+            "member": "base",
+            "ndcg@10": 0.1234,
+            "difference": {"difference": -0.1266, "low": -0.2, "high": 0.0126},
+            "recall@100": 0.4444,
+        },
+    ]
+    (tmp_path / "some.json").write_text(json.dumps({"tasks": [{"task": "T", "rows": rows}]}), "utf-8")
+    monkeypatch.setattr(DOCS, "FAMILIES", tmp_path)
+    comment = "<!-- family some T\nbase: the base: as it is\ncontrol: ours\n-->\n"
+    table = (
+        "| | NDCG@10 | Δ, 95 % interval | Recall@100 |\n|---|---:|---|---:|\n"
+        "| the base: as it is | 0.123 | -0.127 [-0.200, +0.013] | 0.444 |\n| ours | 0.250 |  | 0.500 |\n"
+    )
+    for old in ("", "| old |\n| row |\n"):
+        assert DOCS.with_families(f"Before\n\n{comment}{old}\nAfter\n") == f"Before\n\n{comment}{table}\nAfter\n"
 
 
 def test_installation_commands_are_run_by_ci() -> None:

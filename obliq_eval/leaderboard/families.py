@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter
 
 from obliq_eval.commands.tasks import known_tasks
-from obliq_eval.errors import UserError, raise_all
+from obliq_eval.errors import raise_all
 from obliq_eval.leaderboard.entries import BENCH, MINI_BENCH, SHOWN_DECIMALS, TablePage, TextTable
 from obliq_eval.leaderboard.intake import TOLERANCE, Verified
+from obliq_eval.leaderboard.submissions import parsed
 from obliq_eval.records import Coverage  # noqa: TC001 -- pydantic reads the annotation
 from obliq_eval.reference import open_task
 from obliq_eval.significance import PairedTest, holm, paired_bootstrap
@@ -159,16 +160,7 @@ def verify(root: Path) -> Iterator[Verified]:
 
 
 def _read(path: Path) -> Family:
-    try:
-        family = TypeAdapter(Family).validate_json(path.read_text(encoding="utf-8"), strict=True)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "content"
-        raise UserError(f"{path} is damaged ({place}: {first['msg']}); {_remedy(path.stem)}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}); {_remedy(path.stem)}") from error
+    family = parsed(path, lambda text: TypeAdapter(Family).validate_json(text, strict=True), _remedy(path.stem))
     raise_all(list(_problems(family, path)), str(path))
     return family
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ABOUT, SCORES = "submission.toml", "scores.json"
-__all__ = ["ABOUT", "FOLDERS", "MANIFEST", "RUN", "SCORES", "About", "Submitted", "load_submissions", "read_about"]
+__all__ = [
+    "ABOUT", "FOLDERS", "MANIFEST", "RUN", "SCORES", "About", "Submitted", "load_submissions", "parsed", "read_about",
+]  # fmt: skip
 FOLDERS = {"submissions": tuple(OFFICIAL), "mini": tuple(MINI)}
 """Folders of a leaderboard with the tasks that each may hold: official and mini runs are never in one."""
 LONGEST = 2000  # characters of a description
@@ -191,8 +193,8 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def _read(about: About, folder: Path) -> Submitted:
-    manifest = _parsed(folder / MANIFEST, _manifest)
-    scores = _parsed(folder / SCORES, lambda text: _scores(text, manifest.content))
+    manifest = parsed(folder / MANIFEST, _manifest, "add it again")
+    scores = parsed(folder / SCORES, lambda text: _scores(text, manifest.content), "add it again")
     panels = {name: _panel(scored, manifest.depth) for name, scored in scores.judgments.items()}
     if manifest.task != folder.name:
         raise UserError(f"submission {folder} holds a run for {manifest.task}; add it again")
@@ -221,20 +223,29 @@ def scores_text(panels: Mapping[str, Panel], content: str) -> str:
     return json.dumps({"content": content, "judgments": judgments}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _parsed(path: Path, parse: Callable[[str], _T]) -> _T:
-    """Read one file of a submission; whatever is wrong with it becomes one sentence that names it."""
+def parsed(path: Path, parse: Callable[[str], _T], remedy: str) -> _T:
+    """Read one file of JSON; whatever is wrong with it becomes one sentence that names it.
+
+    Args:
+        path: The file.
+        parse: Makes something of its text.
+        remedy: What to do about a file that is not there or damaged.
+
+    Raises:
+        UserError: If it is one of these.
+    """
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"submission {path.parent} lacks {path} ({error.strerror}); add it again") from error
+        raise UserError(f"cannot read {path} ({error.strerror or error}); {remedy}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
-        raise UserError(f"{path} is damaged ({place}: {first['msg']}); add it again") from error
+        raise UserError(f"{path} is damaged ({place}: {first['msg']}); {remedy}") from error
     except RecursionError as error:
-        raise UserError(f"{path} is damaged (nested too deeply); add it again") from error
+        raise UserError(f"{path} is damaged (nested too deeply); {remedy}") from error
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}); add it again") from error
+        raise UserError(f"{path} is damaged ({error}); {remedy}") from error
 
 
 def _manifest(text: str) -> Manifest:

@@ -1,8 +1,9 @@
-"""Models that need no download: lexical and stylometric ones, and an encoder from a package."""
+"""Models that need no download: lexical and stylometric ones, an encoder from a package, and one trained on it."""
 
 from __future__ import annotations
 
 from obliq_eval.catalogue import ModelEntry
+from obliq_models.zoo.words import UNMASKING
 
 _BM25 = "obliq_models.retrievers.bm25:load"
 
@@ -71,5 +72,26 @@ BUNDLED: tuple[ModelEntry, ...] = (
         document_length=256,
         n_parameters=22_713_216,
         memory="91 MB of weights, 1.5 KB for each document",
+    ),
+    ModelEntry(
+        name="obliq/OBLIQ-IR-mini",
+        alias="obliq-ir-mini",
+        loader="obliq_models.retrievers.mini:load",
+        revision="cd9a63779378da8ea5b373d4cbbfb1dd2fdf942dc7b2e8cbb38b9fa56b43567a",
+        summary="OBLIQ-IR's recipe at small size: a LoRA adapter on all-MiniLM-L6-v2, in this package; works offline",
+        licence="apache-2.0",
+        base="obliq/all-MiniLM-L6-v2",
+        base_licence="apache-2.0",
+        data_licence=(
+            "public domain (addresses of United States presidents, and recollections of them that a language model "
+            "wrote), cc0-1.0 (theorems)"
+        ),
+        extra="mini",
+        dims=384,
+        query_length=256,
+        document_length=256,
+        n_parameters=23_376_768,
+        memory="91 MB of weights, 1.5 KB for each document",
+        risk=UNMASKING,
     ),
 )

@@ -9,6 +9,7 @@ import typer
 
 from obliq_eval import show
 from obliq_eval.errors import UserError, near
+from obliq_train.launching import told_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ JUDGED = ("test", "held-out")
 
 
 @app.command(help=HELP)
+@told_once()
 def train(
     recipe: Annotated[str | None, typer.Argument(metavar="RECIPE", help=WHAT)] = None,
     *,

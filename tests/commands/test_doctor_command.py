@@ -181,4 +181,4 @@ def test_the_size_of_a_cache_counts_files_once(tmp_path: Path, monkeypatch: pyte
 
 def test_extras_of_this_package_are_known() -> None:
     extras.extras.cache_clear()
-    assert {"minilm", "test"} <= extras.extras().keys()
+    assert {"mini", "minilm", "test"} <= extras.extras().keys()

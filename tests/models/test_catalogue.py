@@ -89,6 +89,12 @@ def test_a_served_model_has_no_weights_to_be_had() -> None:
     assert to_meta(resolve("minilm")).open_weights
 
 
+def test_a_meta_names_the_model_that_it_was_made_from_and_no_folder() -> None:
+    bases = ("org/base@0123abc", "org/base", "/home/me/base", "")
+    metas = [to_meta(entry("a/one", "one", base=base)) for base in bases]
+    assert [meta.adapted_from for meta in metas] == ["org/base", "org/base", None, None]
+
+
 def test_an_unknown_name_is_refused_with_a_near_one() -> None:
     with pytest.raises(UserError, match="no model is called 'stylometri'; did you mean \"stylometry\""):
         resolve("stylometri")

@@ -104,22 +104,10 @@ def write_tiny_training() -> Callable[[Path], Path]:
 
     A row has one positive and two negatives, and no text comes twice.
     """
-    from transformers import RobertaConfig, RobertaModel
-
-    from obliq_eval.demo.twin_tokenizers import ROBERTA, write_tokenizer
-    from obliq_eval.demo.twin_weights import random_weights, save, write_json
+    from tests.train.tiny import write_roberta
 
     def make(folder: Path) -> Path:
-        shape = {
-            "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-            "vocab_size": 420, "max_position_embeddings": 1100, "pad_token_id": 1,
-            "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-        }  # fmt: skip
-        base = folder / "base"
-        base.mkdir()
-        save(random_weights(RobertaModel(RobertaConfig(**shape)), "tiny"), base / "model.safetensors")
-        write_json(base / "config.json", {"model_type": "roberta", "architectures": ["RobertaModel"], **shape})
-        write_tokenizer(base, ROBERTA)
+        write_roberta(folder / "base")
 
         def text(start: int, words: int) -> str:
             return " ".join(TINY_WORDS[(start * 5 + word * 7) % len(TINY_WORDS)] for word in range(words)) + f" {start}"

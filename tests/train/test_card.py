@@ -67,7 +67,8 @@ def test_the_front_matter_is_what_the_hub_asks_for() -> None:
         "dev queries alone",
         '| loss.scale | 50.0 | section 3.4 |',
         "1,500 steps; the last loss was 1.2346",
-        'Before a query stands "query: "',
+        'Before a query stands "query: ", before a document nothing; queries are read up to',
+        "# the prefix is put before it here",
         "- The adapter: apache-2.0",
         f"- Its base, {HUB}, whose terms hold as well: apache-2.0",
         "It may unmask writers.",
@@ -80,6 +81,13 @@ def test_the_front_matter_is_what_the_hub_asks_for() -> None:
 )  # fmt: skip
 def test_it_says(told: str) -> None:
     assert told in card.text(recipe(), FACTS, "mini", HUB)
+
+
+def test_without_prefixes_it_says_that_nothing_is_put_before_texts() -> None:
+    text = card.text(recipe(model={"base": "obliq/all-MiniLM-L6-v2"}), FACTS, "mini", HUB)
+    assert "Nothing is put before queries and documents; queries are read up to" in text
+    assert '""' not in text.partition("## How to load it")[0]
+    assert "the prefix" not in text
 
 
 def test_a_model_of_the_table_is_named_where_it_reads_texts_as_the_recipe_does() -> None:
@@ -105,3 +113,9 @@ def test_what_is_not_known_is_said_to_be_so() -> None:
 def test_the_terms_of_the_papers_base_are_all_named() -> None:
     terms = card.base_terms("nvidia/llama-nv-embed-reasoning-3b")
     assert all(told in terms for told in ("CC-BY-NC-4.0", "CC-BY-4.0", "Llama 3.2"))
+
+
+def test_a_base_is_known_by_any_of_its_names() -> None:
+    assert card.base_terms("some/base", HUB) == "apache-2.0"
+    assert card.base_terms("/home/x/base", "obliq/all-MiniLM-L6-v2") == "apache-2.0"
+    assert not card.base_terms("some/base", "", "/home/all-MiniLM-L6-v2")

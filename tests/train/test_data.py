@@ -23,6 +23,7 @@ from obliq_train.data import Data, prepare
 from obliq_train.distinct import Distinct
 from obliq_train.graph import knn_graph
 from obliq_train.recipe import Recipe
+from obliq_train.recipe import read as read_recipe
 from obliq_train.rows import Row, read_rows
 from obliq_train.sentences import cloze, sentence_of
 
@@ -476,11 +477,27 @@ def test_a_corpus_may_ship_with_the_package(tmp_path: Path, corpus: Path, monkey
     assert str(tmp_path) not in (tmp_path / "run" / "data" / "graph.rows.jsonl.manifest.json").read_text("utf-8")
 
 
+def test_rows_may_ship_with_the_package(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dose of them too; one that a recipe's file names elsewhere is beside that file, as ever."""
+    monkeypatch.setattr(parts, "SHIPPED", tmp_path)
+    write(tmp_path / "asked.jsonl", row("q", "d01"), row("r", "d02"))
+    part = {"name": "asked", "file": "package:asked.jsonl", "corpus": str(corpus)}
+    assert [one.positives[0].text for one in rows(prepare(recipe(part), tmp_path / "run"))] == [text(1), text(2)]
+    assert len(list(rows(prepare(recipe({**part, "dose": 1}), tmp_path / "dose")))) == 1
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "obliq-ir-mini"\n[[part]]\nname = "congress"\nfile = "mine.jsonl"\n', "utf-8")
+    assert [read_recipe(name).part[1].file for name in ("obliq-ir-mini", str(own))] == [
+        "package:congress.jsonl",
+        str(tmp_path / "mine.jsonl"),
+    ]
+
+
 PREPARE = """
 import sys
 from pathlib import Path
 from obliq_train import data
 from obliq_train.recipe import Recipe
+from obliq_train.recipe import read as read_recipe
 data.prepare(Recipe.model_validate_json(sys.argv[1]), Path(sys.argv[2]))
 """
 

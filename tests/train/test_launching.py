@@ -85,6 +85,35 @@ def test_fewer_processes_than_the_recipe_was_written_for_are_told_of(tiny_traini
     assert "written for 8 devices, and 1 of them train: a step has 4 anchors, not 32" in done.stderr
 
 
+@pytest.mark.parametrize("asked", ["nothing.toml", "the recipe"])
+def test_what_is_wrong_in_all_processes_is_told_by_the_first(
+    tiny_training: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """A process that waits is ended by its launcher, with SIGTERM, which is a `SystemExit` here."""
+    waited = list[float]()
+
+    def ended(seconds: float) -> None:
+        waited.append(seconds)
+        raise SystemExit(143)
+
+    monkeypatch.setattr("obliq_train.launching.time.sleep", ended)
+    told = {}
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        given = str(tiny_training) if asked == "the recipe" else asked
+        told[rank] = CliRunner().invoke(app, ["train", given, "--file", "nobody=rows.jsonl"])
+    assert (told["0"].exit_code, told["0"].stderr.count("error: ")) == (2, 1)
+    assert (told["1"].exit_code, told["1"].output) == (143, "")
+    assert waited == [launching.PATIENCE]
+
+
+def test_what_is_wrong_in_another_process_alone_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "PATIENCE", 0)
+    monkeypatch.setenv("RANK", "1")
+    done = CliRunner().invoke(app, ["train", "nothing.toml"])
+    assert (done.exit_code, done.stderr.count("error: ")) == (2, 1)
+
+
 def test_fsdp_without_a_gpu_is_refused(tiny_training: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -16,10 +16,8 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch.nn.functional import cosine_similarity
-from transformers import RobertaConfig, RobertaModel
 
-from obliq_eval.demo.twin_tokenizers import QWEN, ROBERTA, write_tokenizer
-from obliq_eval.demo.twin_weights import random_weights, save, write_json
+from obliq_eval.demo.twin_tokenizers import QWEN, ROBERTA
 from obliq_eval.edges import Edge
 from obliq_eval.errors import UserError
 from obliq_train.batches import TrainingSet
@@ -27,6 +25,7 @@ from obliq_train.contrast import answers, keys
 from obliq_train.losses import Contrast, Structure, left_out
 from obliq_train.recipe import Base, Loss, Recipe
 from obliq_train.rows import Passage, Row
+from tests.train.tiny import write_roberta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,15 +48,7 @@ SENTENCES = [
 
 def tiny(folder: Path, *, dropout: float = 0.0, family: Any = ROBERTA) -> SentenceTransformer:
     """A RoBERTa of two layers and 32 dimensions with random weights."""
-    folder.mkdir(exist_ok=True)
-    shape = {
-        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "vocab_size": 420, "max_position_embeddings": 130, "pad_token_id": 1,
-        "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout,
-    }  # fmt: skip
-    save(random_weights(RobertaModel(RobertaConfig(**shape)), "tiny"), folder / "model.safetensors")
-    write_json(folder / "config.json", {"model_type": "roberta", "architectures": ["RobertaModel"], **shape})
-    write_tokenizer(folder, family)
+    write_roberta(folder, dropout=dropout, family=family)
     model = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32, "mean"), Normalize()], device="cpu")
     model.max_seq_length = 40
     return model.train()

