@@ -110,9 +110,16 @@ def _table(family: str, task: str, members: str) -> str:
     for line in members.splitlines():
         member, _, what = line.partition(": ")
         row, test = rows[member], rows[member]["difference"]
-        known = "" if test is None else f"{test['difference']:+.3f} [{test['low']:+.3f}, {test['high']:+.3f}]"
+        known = ""
+        if test is not None:
+            low, high = _signed(test["low"]), _signed(test["high"])
+            known = f"{_signed(test['difference'])} [{low}, {high}]"
         lines.append(f"| {what} | {row['ndcg@10']:.3f} | {known} | {row['recall@100']:.3f} |")
     return "\n".join(lines) + "\n"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-0.000", "+0.000")
 
 
 def update(page: Path) -> None:

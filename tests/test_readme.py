@@ -73,25 +73,38 @@ def test_tables_of_families_are_those_of_the_leaderboards() -> None:
         assert DOCS.with_families(page) == page, name
 
 
-def test_what_training_says_of_the_other_tasks_follows_from_the_runs() -> None:
+def test_what_the_pages_say_of_the_other_tasks_follows_from_the_runs() -> None:
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     for task in ("OBLIQ-Mini-Math", "OBLIQ-Mini-Congress"):
         data = load(task)
         dev = dev_queries(task, data.queries, data.groups)
-        base, ours = (scores(model, task) for model in ("minilm", "obliq-ir-mini"))
+        base, ours = (scores(model, task, "ndcg@10") for model in ("minilm", "obliq-ir-mini"))
         asked = [query for query in base if query not in dev]
         test = paired_bootstrap([ours[query] for query in asked], [base[query] for query in asked])
-        means = [short(fmean(some[query] for query in asked)) for some in (base, ours)]
+        means = " to ".join(short(fmean(some[query] for query in asked)) for some in (base, ours))
         change = f"{short(test.difference, '+')} [{short(test.low, '+')}, {short(test.high, '+')}]"
-        told = f"{task.removeprefix('OBLIQ-')} {means[0]} to {means[1]} ({change}, n = {len(asked)}"
-        assert told in page
+        assert f"{task.removeprefix('OBLIQ-')} {means} ({change}, n = {len(asked)}" in page
+    assert f"Mini-Congress loses ({means})" in README
+    found = (scores(model, task, "recall@100") for model in ("minilm", "obliq-ir-mini"))
+    recall = " to ".join(short(fmean(some[query] for query in asked)) for some in found)
+    assert f"Recall@100 falls from {recall}" in page
 
 
-def scores(model: str, task: str) -> dict[str, float]:
-    """Return NDCG@10 of each query, gold judgments, from the leaderboards."""
+def test_the_readme_says_how_many_queries_were_trained_on() -> None:
+    file = ROOT / "obliq_train" / "mini" / "writing.jsonl"
+    trained = {json.loads(line)["text"] for line in file.read_text(encoding="utf-8").splitlines()}
+    seen = sum(text in trained for text in load("OBLIQ-Mini-Writing").queries.values())
+    assert f"the texts of {seen} of them were trained on" in README
+    rows = json.loads((ROOT / "obliq_models" / "weights" / "obliq-ir-mini" / "training.json").read_text("utf-8"))
+    assert f"Half of its {sum(rows['rows']['parts'].values()):,} rows" in README
+    assert round(rows["seconds"] / 60) == 7
+
+
+def scores(model: str, task: str, measure: str) -> dict[str, float]:
+    """Return what each query scores, gold judgments, from the leaderboards."""
     file = ROOT / "leaderboards" / "mini" / model / task / "scores.json"
     told = json.loads(file.read_text(encoding="utf-8"))["judgments"]["gold"]
-    return dict(zip(told["queries"], told["values"]["ndcg@10"], strict=True))
+    return dict(zip(told["queries"], told["values"][measure], strict=True))
 
 
 def short(value: float, sign: str = "") -> str:

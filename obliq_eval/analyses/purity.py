@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     Values = Mapping[str, frozenset[str]]
 
 LARGE = 5.0
-"""Lift whose interval must lie above it for "large". The paper names no threshold (its teacher: 25.4); the smallest
-lift at which distillation was seen to help on this project's prose is 5.3. The threshold is this project's."""
+"""Lift whose interval must lie above it for "large". The paper names no threshold (its teacher: 25.4); this one is the
+project's own."""
 
 CHUNK = 1 << 22  # draws of anchors at a time: 32 MB
 COLUMNS = ("edges", "labelled", "same", "purity", "low", "high", "base rate", "lift", "lift low", "lift high")

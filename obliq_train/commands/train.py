@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from obliq_eval.errors import UserError, near
 from obliq_train.launching import told_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from obliq_train.recipe import Recipe
 
@@ -223,9 +224,11 @@ def _ablate(
     if output is None:
         raise UserError("say where the family's adapters, runs and tables go: -o FOLDER")
     changes, files, seeds, queries, members = given
-    found = ablation.run(
-        family, data=data, output=output, changes=changes, seeds=seeds, files=files, queries=queries, members=members
-    )
+    with _stoppable():
+        found = ablation.run(
+            family, data=data, output=output, changes=changes, seeds=seeds, files=files, queries=queries,
+            members=members,
+        )  # fmt: skip
     if as_json:
         show.payload(found.to_dict())
         return
@@ -233,6 +236,20 @@ def _ablate(
         show.table(view.columns, view.rows, title=view.title)
     for note in found.notes:
         show.say(note)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """End as a shell reports a signal where somebody has asked for an end."""
+    from obliq_train import launching
+    from obliq_train.trainer import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        if launching.first():
+            show.fail(str(stopped))
+        raise typer.Exit(stopped.status) from stopped
 
 
 def _seeds(text: str | None) -> tuple[int, ...]:
@@ -244,14 +261,9 @@ def _seeds(text: str | None) -> tuple[int, ...]:
 
 def _train(recipe: Recipe, files: Mapping[str, Path], output: Path, *, fresh: bool, as_json: bool) -> None:
     from obliq_train import launching
-    from obliq_train.trainer import Stopped
 
-    try:
+    with _stoppable():
         done = launching.run(recipe, output, files, fresh=fresh)
-    except Stopped as stopped:
-        if launching.first():
-            show.fail(str(stopped))
-        raise typer.Exit(stopped.status) from stopped
     if not launching.first():
         return
     ask = launching.evaluation(recipe, output)

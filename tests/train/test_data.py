@@ -497,7 +497,6 @@ import sys
 from pathlib import Path
 from obliq_train import data
 from obliq_train.recipe import Recipe
-from obliq_train.recipe import read as read_recipe
 data.prepare(Recipe.model_validate_json(sys.argv[1]), Path(sys.argv[2]))
 """
 

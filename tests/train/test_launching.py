@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from obliq_eval.cli import app
 from obliq_train import launching, serving
 from obliq_train import recipe as recipes
+from obliq_train.trainer import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +114,22 @@ def test_what_is_wrong_in_another_process_alone_is_told_as_well(monkeypatch: pyt
     monkeypatch.setenv("RANK", "1")
     done = CliRunner().invoke(app, ["train", "nothing.toml"])
     assert (done.exit_code, done.stderr.count("error: ")) == (2, 1)
+
+
+@pytest.mark.parametrize("more", [(), ("--ablate", "--data", "mini")], ids=["a recipe", "a family"])
+def test_an_end_that_somebody_asks_for_has_the_status_of_its_signal(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once in every process, and said by the first."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise Stopped("stopped after step 1 of 2 by SIGINT", signal.SIGINT)
+
+    monkeypatch.setattr(launching, "run", stopped)
+    for rank, told in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        done = CliRunner().invoke(app, ["train", "dose" if more else "obliq-ir-mini", *more, "-o", str(tmp_path)])
+        assert (done.exit_code, done.stderr.count("stopped after step 1")) == (130, told)
 
 
 def test_fsdp_without_a_gpu_is_refused(tiny_training: Path, monkeypatch: pytest.MonkeyPatch) -> None:
