@@ -55,7 +55,8 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
 
     Raises:
         MissingExtraError: If peft or accelerate is not installed.
-        UserError: As `data.prepare` and `trainer.train` say; or if `output` is something else than an adapter's folder.
+        UserError: As `data.prepare` and `trainer.train` say; if `output` is something else than an adapter's folder; or
+            if the model file beside it would be written over another file.
     """
     from obliq_train import data, listwise, trainer
     from obliq_train.checkpoints import Folder
@@ -71,6 +72,7 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
     with turn:
         if first():
             check(output, fresh=fresh)
+            _check_model_file(recipe, output)
             if fresh:
                 clear(output)
         rows = data.prepare(recipe, folder.path, files)
@@ -111,6 +113,25 @@ def check(output: Path, *, fresh: bool) -> None:
             raise UserError(f"{place} is there already, and is no adapter of `obliq train`: give another --output")
         if mark and not fresh:
             raise UserError(f"{place} is trained already: give another --output, or --fresh to begin again")
+
+
+def _check_model_file(recipe: Recipe, output: Path) -> None:
+    """Refuse an output whose model file would be written over something else, such as the recipe itself."""
+    from obliq_eval.toml import read_toml
+    from obliq_train.serving import named
+
+    text, content = named(recipe, output)
+    if not content or not Path(text).exists():
+        return
+    try:
+        ours = read_toml(Path(text)).get("path") == output.name
+    except UserError:
+        ours = False
+    if not ours:
+        raise UserError(
+            f"{text} is there already, where the file would be written that says how {output} is read: "
+            "give another --output"
+        )
 
 
 def clear(output: Path) -> None:

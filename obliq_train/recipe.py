@@ -149,7 +149,7 @@ class Execution(Table):
         keep_checkpoints: Checkpoints that are kept.
     """
 
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     precision: Literal["fp32", "bf16", "bf16-autocast"] = "fp32"
     log_steps: Count = 1
     save_steps: Annotated[int, Field(ge=0)] = 0

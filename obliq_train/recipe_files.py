@@ -133,8 +133,8 @@ def change(text: str) -> dict[str, Any]:
     if keys[0] == "part":
         if len(keys) != 3:
             raise UserError(f"{text!r}: write part.NAME.KEY=VALUE, as in part.writing-graph.dose=1000")
-        return {"part": [{"name": keys[1], keys[2]: _value(value.strip(), text)}]}
-    made: Any = _value(value.strip(), text)
+        return {"part": [{"name": keys[1], keys[2]: _value(value.lstrip(), text)}]}
+    made: Any = _value(value.lstrip(), text)
     for key in reversed(keys):
         made = {key: made}
     found: dict[str, Any] = made

@@ -83,7 +83,8 @@ class Watch(TrainerCallback):
         self._begun = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 -- as the trainer calls it
-        """Measure the model as it begins."""
+        """Measure the model as it begins; one that goes on saves and logs as it is told now, not as it was then."""
+        state.save_steps, state.logging_steps = args.save_steps, args.logging_steps
         self._begun = time.monotonic() - (self.curves.seconds if self.curves is not None else 0.0)
         if self.scores is not None and state.global_step == 0:
             self._dev = self.scores()

@@ -73,10 +73,10 @@ def train(
     told = [name for name, on in (("--list", listed), ("--show", shown), ("--ablate", ablate)) if on]
     if len(told) > 1:
         raise UserError(f"{' and '.join(told)} do not go together: give one of them")
-    if seeds is not None and not ablate:
-        raise UserError("--seeds belongs to --ablate; one training's seed is --set run.seed=1")
-    if (queries or members) is not None and not ablate:
-        raise UserError("--queries and --members belong to --ablate; `obliq compare` judges single adapters")
+    if ablate:
+        _check_family({"--dry-run": dry_run, "--fresh": fresh}, changes or ())
+    else:
+        _check_single(seeds, queries or members)
     judged = _judged(queries, data)
     chosen = tuple(filter(None, (members or "").split(",")))
     given = _files(files or [])
@@ -96,6 +96,20 @@ def train(
             _plan(found, given, as_json=as_json)
         else:
             _train(found, given, output or Path(found.name), fresh=fresh, as_json=as_json)
+
+
+def _check_family(single: Mapping[str, bool], changes: Sequence[str]) -> None:
+    if told := [name for name, on in single.items() if on]:
+        raise UserError(f"{told[0]} is for one recipe: leave it out beside --ablate")
+    if any(text.partition("=")[0].strip() == "run.seed" for text in changes):
+        raise UserError("the seeds of a family are given as --seeds 0,1,2, not as run.seed")
+
+
+def _check_single(seeds: str | None, judged: str | None) -> None:
+    if seeds is not None:
+        raise UserError("--seeds belongs to --ablate; one training's seed is --set run.seed=1")
+    if judged is not None:
+        raise UserError("--queries and --members belong to --ablate; `obliq compare` judges single adapters")
 
 
 def _judged(queries: str | None, data: str | None) -> str:

@@ -120,6 +120,9 @@ def test_single_keys_are_changed(write: Callable[..., str], tmp_path: Path, monk
     assert (found.schedule.rate, found.schedule.epochs, found.schedule.steps) == (1e-4, 1.0, None)
     assert (found.loss.kind, found.part[0].dose, found.part[0].k, found.run.seed) == ("hybrid", None, 1, 7)
     assert (found.lora.targets, found.model.query_prefix) == (("query",), "query: ")
+    assert recipe.read(path, ["model.query_prefix= query: "]).model.query_prefix == "query: ", "its last blank counts"
+    with pytest.raises(UserError, match=r"run\.seed: "):
+        recipe.read(path, [f"run.seed={2**32}"])
     assert found.part[1].file == str(elsewhere / "m.jsonl")
 
 

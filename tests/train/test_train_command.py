@@ -314,6 +314,28 @@ def write_causal(folder: Path) -> None:
         shutil.copy(file, folder)
 
 
+def test_a_recipe_is_not_written_over(tiny_training: Path) -> None:
+    """Without -o the output is named as the recipe, and the file beside it that says how it is read would be too."""
+    text = tiny_training.read_bytes()
+    told = refused(tiny_training, "-o", tiny_training.with_suffix(""))
+    assert f"{tiny_training} is there already, where the file would be written that says how" in told
+    assert tiny_training.read_bytes() == text
+    assert not tiny_training.with_suffix("").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--dry-run",), "--dry-run is for one recipe"),
+        (("--fresh",), "--fresh is for one recipe"),
+        (("--set", "run.seed = 3"), "given as --seeds 0,1,2"),
+    ],
+)
+def test_what_a_family_does_not_take_is_refused(tmp_path: Path, more: tuple[str, ...], told: str) -> None:
+    assert told in refused("dose", "--ablate", "--data", "mini", "-o", tmp_path / "out", *more)
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_output_that_is_something_else_is_refused(tiny_training: Path) -> None:
     folder = tiny_training.parent
     (folder / "mine").mkdir()

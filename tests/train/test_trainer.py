@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,7 @@ from obliq_train import build as building
 from obliq_train import checkpoints, curves, stepping, trainer
 from obliq_train.data import Data
 from obliq_train.recipe import Recipe, read
+from obliq_train.watch import Asked, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -359,3 +361,11 @@ def test_too_few_rows_for_a_batch_are_refused() -> None:
     recipe = Recipe.model_validate({"name": "r", "purpose": "a test", "model": {"base": "x"}})
     with pytest.raises(UserError, match=r"3 rows are too few for a batch of 4 on each of 1 device; lower batch"):
         trainer.steps(recipe, 3)
+
+
+def test_a_run_that_goes_on_saves_and_logs_as_it_is_told_now() -> None:
+    """The trainer takes both from the checkpoint's state, where the first session's numbers stand."""
+    state = SimpleNamespace(global_step=4, save_steps=2**40, logging_steps=9)
+    watch = Watch(Asked(), lambda number: number, None, None, 0, lambda *_: None)
+    watch.on_train_begin(SimpleNamespace(save_steps=2, logging_steps=1), state, None)
+    assert (state.save_steps, state.logging_steps) == (2, 1)
