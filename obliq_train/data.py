@@ -77,9 +77,11 @@ def prepare(recipe: Recipe, work: Path, files: Mapping[str, Path] = NONE) -> Dat
         if file is None:
             built[part.name] = parts.build(part, recipe.negatives, work / "data", corpora)
         else:
-            built[part.name] = _taken(part, file, work / "data")
+            texts = corpora.of(part).content if _documents(part) else ""
+            built[part.name] = _taken(part, file, work / "data", texts)
         counts |= {f"{part.name}: {what}": number for what, number in built[part.name].counts.items()}
     manifest = _mixed(recipe, work / "rows.jsonl", built)
+    raise_all(list(_without_rows(recipe, given, manifest["counts"])), f"the rows of {recipe.name}")
     edges = {name: one.edges for name, one in built.items() if one.edges is not None}
     return Data(work / "rows.jsonl", edges, manifest, {**counts, **manifest["counts"]})
 
@@ -190,11 +192,11 @@ def _unscored(file: Path, place: str, loss: str) -> Iterator[str]:
         )
 
 
-def _taken(part: Part, file: Path, folder: Path) -> Built:
-    """Return a part whose rows are there already, or the dose of them."""
+def _taken(part: Part, file: Path, folder: Path, texts: str) -> Built:
+    """Return a part whose rows are there already, or the dose of them; `texts` is the hash of what they name by ids."""
     edges = lineage.graph_of(file) if part.positives == NEIGHBOURS else None
     if part.dose is None:
-        return Built(file, edges, {})
+        return Built(file, edges, {}, texts)
     mixture = Mixture(Mix((_mix_part(part, file, part.dose),), seed=part.seed))
 
     def lines() -> Iterator[str]:
@@ -209,15 +211,19 @@ def _taken(part: Part, file: Path, folder: Path) -> Built:
     path = folder / f"{part.name}.rows.jsonl"
     made = parts.step(
         path, lines, settings={"part": part.name, "task": part.task, "dose": part.dose, "documents": part.corpus},
-        inputs={str(file): provenance.sha256(file)}, seed=part.seed,
+        inputs={str(file): provenance.sha256(file), **({"corpus": texts} if texts else {})}, seed=part.seed,
         counts=lambda: {"rows not drawn": mixture.counts[f"{part.name}: rows not drawn"]},
     )  # fmt: skip
-    return Built(path, edges, made["counts"])
+    return Built(path, edges, made["counts"], texts)
+
+
+def _documents(part: Part) -> str:
+    """Return the corpus whose documents the rows of a part's file name by their ids; empty for none."""
+    return located(part.corpus) if part.corpus and not part.teacher and not part.sentences else ""
 
 
 def _mix_part(part: Part, file: Path, dose: int | None = None) -> mixing.Part:
-    documents = located(part.corpus) if part.corpus and not part.teacher and not part.sentences else ""
-    return mixing.Part(part.name, file, part.task, dose, documents=documents)
+    return mixing.Part(part.name, file, part.task, dose, documents=_documents(part))
 
 
 def _mixed(recipe: Recipe, path: Path, built: Mapping[str, Built]) -> dict[str, Any]:
@@ -228,10 +234,20 @@ def _mixed(recipe: Recipe, path: Path, built: Mapping[str, Built]) -> dict[str, 
         path,
         lambda: show.track(mixture.lines(), "rows"),
         settings={**mix.settings(), "files": {name: _inside(one.rows, path.parent) for name, one in built.items()}},
-        inputs={name: provenance.sha256(one.rows) for name, one in built.items()},
+        inputs={name: provenance.sha256(one.rows) for name, one in built.items()}
+        | {f"{name}: corpus": one.texts for name, one in built.items() if one.texts},
         seed=SEED,
         counts=mixture.all_counts,
     )
+
+
+def _without_rows(recipe: Recipe, given: Mapping[str, Path | None], counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield which parts are to be trained on and have nothing to train on."""
+    for part in recipe.used:
+        some = any(name == f"{part.name}: rows" or name.startswith(f"{part.name}: rows of ") for name in counts)
+        if not some:
+            where = given[part.name] or part.corpus
+            yield f"part {part.name!r}: {where} has no row, or none that an earlier part does not have: take it out"
 
 
 def _inside(path: Path, folder: Path) -> str:

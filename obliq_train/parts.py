@@ -49,11 +49,13 @@ class Built:
         rows: The file.
         edges: The whole graph that they were drawn from; None for rows of no graph.
         counts: Whatever was drawn, left out or passed over, by name.
+        texts: Hash of the documents that the rows name by their ids; empty where they hold the texts.
     """
 
     rows: Path
     edges: Path | None
     counts: Mapping[str, int]
+    texts: str = ""
 
 
 @dataclass

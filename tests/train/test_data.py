@@ -300,6 +300,32 @@ def test_documents_of_a_file_may_be_named_by_their_ids(tmp_path: Path, corpus: P
     assert (found.positives[0].text, found.positive_ids, found.negatives[0].text) == (text(1), ("d01",), text(2))
 
 
+def test_a_part_without_a_row_of_its_own_is_refused(tmp_path: Path) -> None:
+    """An empty file, and one that repeats another: training would go on without them, and nobody would know."""
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("full", "again", "empty")}
+    for name in ("full", "again"):
+        write(files[name], row("q", "a text", "another text"))
+    files["empty"].write_text("", "utf-8")
+    with pytest.raises(UserError) as error:
+        prepare(recipe(*({"name": name, "file": str(file)} for name, file in files.items())), tmp_path / "run")
+    told = str(error.value)
+    assert "2 problems" in told
+    assert f"part 'again': {files['again']} has no row, or none that an earlier part does not have" in told
+    assert f"part 'empty': {files['empty']} has no row" in told
+
+
+@pytest.mark.parametrize("dose", [None, 1])
+def test_rows_follow_the_corpus_that_they_name(tmp_path: Path, corpus: Path, dose: int | None) -> None:
+    """The file is the same, and a document's text another: rows of the first time are not found again."""
+    file = write(tmp_path / "a.jsonl", row("q", "d01"))
+    one = recipe({"name": "a", "file": str(file), "corpus": str(corpus), "dose": dose})
+    (before,) = rows(prepare(one, tmp_path / "run"))
+    changed = corpus.read_text("utf-8").replace(text(1), "Another text.")
+    corpus.write_text(changed, "utf-8")
+    (after,) = rows(prepare(one, tmp_path / "run"))
+    assert (before.positives[0].text, after.positives[0].text) == (text(1), "Another text.")
+
+
 def test_everything_that_is_missing_is_named_at_once(tmp_path: Path, corpus: Path) -> None:
     one = recipe(
         {"name": "a"},
