@@ -73,9 +73,9 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
         if first():
             check(output, fresh=fresh)
             _check_model_file(recipe, output)
-            if fresh:
-                clear(output)
         rows = data.prepare(recipe, folder.path, files)
+        if fresh and first():
+            clear(output)  # not before the rows are there: what is refused should cost nothing
     train = listwise.train if recipe.trains == "reranker" else trainer.train
     return train(recipe, rows, output)
 
@@ -135,7 +135,11 @@ def _check_model_file(recipe: Recipe, output: Path) -> None:
 
 
 def clear(output: Path) -> None:
-    """Remove an adapter, and of the folder beside it all but the rows, which are found again if they are the same."""
+    """Remove an adapter, and of the folder beside it all but the rows, which are found again if they are the same.
+
+    Raises:
+        UserError: If something cannot be removed; what the checkpoints belong to is then still known.
+    """
     from obliq_train.checkpoints import Folder
     from obliq_train.trainer import CURVES, alone
 
@@ -143,10 +147,21 @@ def clear(output: Path) -> None:
     if beside.path.is_dir():
         with alone(beside):
             for place in (beside.checkpoints, beside.path / "tensorboard"):
-                shutil.rmtree(place, ignore_errors=True)
+                _remove(place)
             for file in (beside.identity, beside.path / CURVES):
                 file.unlink(missing_ok=True)
-    shutil.rmtree(output, ignore_errors=True)
+    _remove(output)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder if it is there; of a link to one, the link."""
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise UserError(f"cannot remove {error.filename or folder}: {error.strerror or error}") from error
 
 
 def evaluation(recipe: Recipe, output: Path) -> str:

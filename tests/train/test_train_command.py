@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -16,7 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from obliq_eval.cli import app
-from obliq_train import ablation, at_hand
+from obliq_eval.errors import UserError
+from obliq_train import ablation, at_hand, launching
 from obliq_train import recipe as recipes
 
 if TYPE_CHECKING:
@@ -86,6 +88,10 @@ def test_it_is_not_trained_twice_unless_it_is_to_begin_again(tiny_training: Path
     rows = output.parent / "adapter-run" / "rows.jsonl"
     written = rows.stat().st_mtime_ns
     assert "is trained already" in refused(tiny_training, "-o", output)
+    assert "no part is called 'nobody'" in refused(
+        tiny_training, "-o", output, "--fresh", "--file", "nobody=rows.jsonl"
+    )
+    assert (output / "adapter_model.safetensors").read_bytes() == weights, "what is refused costs nothing"
     again = run(tiny_training, "-o", output, "--fresh", "--json")
     assert again.exit_code == 0, again.output
     assert (output / "adapter_model.safetensors").read_bytes() == weights
@@ -93,6 +99,29 @@ def test_it_is_not_trained_twice_unless_it_is_to_begin_again(tiny_training: Path
     told = json.loads(again.stdout)
     assert (told["steps"], told["folder"]) == (6, str(output))
     assert told["evaluate"].endswith(f"-m {output}.toml")
+
+
+def test_beginning_again_removes_a_link_and_says_what_it_cannot_remove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as checkpoints are there, so is the file that says whose they are."""
+    target, output, beside = tmp_path / "target", tmp_path / "mini", tmp_path / "mini-run"
+    target.mkdir()
+    (target / "kept").touch()
+    output.symlink_to(target)
+    launching.clear(output)
+    assert (target / "kept").is_file()
+    assert not output.is_symlink()
+    (beside / "checkpoints").mkdir(parents=True)
+    (beside / "run.json").touch()
+
+    def busy(place: Path) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy", str(place))
+
+    monkeypatch.setattr("obliq_train.launching.shutil.rmtree", busy)
+    with pytest.raises(UserError, match=r"cannot remove .*/checkpoints: Device or resource busy"):
+        launching.clear(output)
+    assert (beside / "run.json").is_file()
 
 
 def test_checkpoints_of_another_recipe_are_refused(tiny_training: Path) -> None:
@@ -196,9 +225,10 @@ def test_a_dry_run_takes_the_parts_that_are_there(tiny_training: Path) -> None:
     assert told["rows"] == {"toy": 24, "absent": None}
     assert told["steps"] is None
     assert ["absent" in wanted for wanted in told["missing"]] == [True]
-    rows = tiny_training.parent / "rows.jsonl"
+    rows = tiny_training.parent / "other.jsonl"
+    rows.write_text(json.dumps({"query": "another question", "pos": ["its answer"]}) + "\n", "utf-8")
     given = json.loads(run(tiny_training, "--dry-run", "--json", "--file", f"absent={rows}").stdout)
-    assert given["missing"] == []
+    assert (given["missing"], given["rows"]["absent"]) == ([], 1)
 
 
 def test_the_list_names_every_recipe_and_what_it_changes() -> None:
