@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval import show
+from obliq_eval.data.files import lines as text_lines
 from obliq_eval.errors import SHOWN, UserError, near, raise_all
 from obliq_models.naming import find
 from obliq_models.retrievers import bm25
@@ -81,7 +82,6 @@ def prepare(recipe: Recipe, work: Path, files: Mapping[str, Path] = NONE) -> Dat
             built[part.name] = _taken(part, file, work / "data", texts)
         counts |= {f"{part.name}: {what}": number for what, number in built[part.name].counts.items()}
     manifest = _mixed(recipe, work / "rows.jsonl", built)
-    raise_all(list(_without_rows(recipe, given, manifest["counts"])), f"the rows of {recipe.name}")
     edges = {name: one.edges for name, one in built.items() if one.edges is not None}
     return Data(work / "rows.jsonl", edges, manifest, {**counts, **manifest["counts"]})
 
@@ -134,6 +134,9 @@ def _unlike(recipe: Recipe, part: Part, file: Path, counts: dict[str, int]) -> I
     place = f"part {part.name!r}: {file}"
     if (kind := _kind(file)) is not None:
         yield f"{place} holds {kind}, not rows: `obliq negatives {file.name} --data CORPUS` makes them"
+        return
+    if next(text_lines(file), None) is None:
+        yield f"{place} has no row: leave the part out, or give another file"
         return
     for key, wanted, found in (
         ("lens", part.lens, lineage.told(file, "lens")),
@@ -239,15 +242,6 @@ def _mixed(recipe: Recipe, path: Path, built: Mapping[str, Built]) -> dict[str, 
         seed=SEED,
         counts=mixture.all_counts,
     )
-
-
-def _without_rows(recipe: Recipe, given: Mapping[str, Path | None], counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield which parts are to be trained on and have nothing to train on."""
-    for part in recipe.used:
-        some = any(name == f"{part.name}: rows" or name.startswith(f"{part.name}: rows of ") for name in counts)
-        if not some:
-            where = given[part.name] or part.corpus
-            yield f"part {part.name!r}: {where} has no row, or none that an earlier part does not have: take it out"
 
 
 def _inside(path: Path, folder: Path) -> str:
