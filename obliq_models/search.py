@@ -24,8 +24,8 @@ CHUNK = 2_048
 """Vectors that are converted to float32 at a time: few enough to be multiplied while they are in the cache."""
 
 LEAST = 16
-"""Queries in a product. With fewer, matrix libraries take other paths, which round otherwise: one and the same vector
-then scores differently in two columns, and a query alone differently from the same among others."""
+"""Queries and documents in a product. With fewer, matrix libraries take other paths, which round otherwise: one and the
+same vector then scores differently in two columns, and a query alone differently from the same among others."""
 
 _NOTHING = float("-inf")
 
@@ -122,9 +122,10 @@ def _product(queries: torch.Tensor, shards: Iterable[torch.Tensor], width: int) 
         for kept in torch.split(shard, len(shard) if shard.dtype == torch.float32 else CHUNK):
             chunk = kept.to(queries.device).float()
             columns = scores[:, first : first + len(chunk)]
-            if len(chunk) > 1:
+            if len(chunk) >= LEAST:
                 torch.mm(padded, chunk.T, out=columns)
-            else:  # a column alone takes another path as well
-                columns[:] = (padded @ chunk.repeat(2, 1).T)[:, :1]
+            else:
+                filled = torch.nn.functional.pad(chunk, (0, 0, 0, LEAST - len(chunk)))
+                columns[:] = (padded @ filled.T)[:, : len(chunk)]
             first += len(chunk)
     return scores[: len(queries)]

@@ -132,7 +132,7 @@ def test_a_block_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("queries", [1, 2, 15, 16, 40])
-@pytest.mark.parametrize("documents", [1, 2, 37, 300])
+@pytest.mark.parametrize("documents", [1, 2, 15, 16, 17, 37, 300])
 def test_equal_vectors_tie_wherever_they_stand(queries: int, documents: int) -> None:
     """A matrix library takes other paths for few rows or columns, which round otherwise."""
     torch.manual_seed(0)
