@@ -88,9 +88,16 @@ def _relative(counts: Any, totals: Iterable[int]) -> NDArray[np.float32]:
 
 
 def _frequent_ngrams(texts: Texts, most: int) -> CountVectorizer | None:
-    """Return a counter of the most frequent character 3- and 4-grams, or None where there are none."""
-    counter = CountVectorizer(analyzer="char", ngram_range=(3, 4), lowercase=False, max_features=most)
+    """Return a counter of the most frequent character 3- and 4-grams, or None where there are none.
+
+    Of equally frequent ones the first by their characters: scikit-learn's own `max_features` takes those that the
+    processor's way of sorting puts first.
+    """
+    counter = CountVectorizer(analyzer="char", ngram_range=(3, 4), lowercase=False)
     try:
-        return counter.fit(texts)
+        counts = np.asarray(counter.fit_transform(texts).sum(axis=0)).ravel()
     except ValueError:  # texts shorter than three characters: an empty vocabulary
         return None
+    grams = counter.get_feature_names_out()  # in the order of their characters
+    chosen = np.sort(np.argsort(-counts, kind="stable")[:most])
+    return CountVectorizer(analyzer="char", ngram_range=(3, 4), lowercase=False, vocabulary=grams[chosen].tolist())

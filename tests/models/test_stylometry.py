@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,3 +85,14 @@ def test_the_same_corpus_gives_the_same_scores(table: Table) -> None:
         model.index(table(rows))
         runs.append(model.search(table({"q": "it and the cat"}), top_k=6)["q"])
     assert list(runs[0].items()) == list(runs[1].items())
+
+
+def test_of_equally_frequent_ngrams_the_first_by_their_characters_are_taken() -> None:
+    """Against a slow count; most of these occur once, and a sort that is not stable would take any of them."""
+    texts = [f"{n * 7919 % 1000:03d} ships {n * 104729 % 997:03d} sail" for n in range(60)]
+    counts = Counter(text[at : at + width] for text in texts for width in (3, 4) for at in range(len(text) - width + 1))
+    wanted = sorted(sorted(counts, key=lambda gram: (-counts[gram], gram))[:100])
+    found = stylometry._frequent_ngrams(texts, 100)
+    assert found is not None
+    assert found.get_feature_names_out().tolist() == wanted
+    assert counts[min(wanted, key=lambda gram: counts[gram])] in {1, 2}
