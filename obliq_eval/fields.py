@@ -39,7 +39,7 @@ def read_field(reference: str) -> dict[str, frozenset[str]]:
     Raises:
         UserError: If the file is of none of these forms, has no such column, or says nothing.
     """
-    file, _, name = reference.partition("#") if not Path(reference).exists() else (reference, "", "")
+    file, name = parted(reference)
     path = Path(file)
     if path.suffix == ".json":
         pairs: Iterable[tuple[str, Any]] = _from_json(path)
@@ -59,6 +59,12 @@ def read_field(reference: str) -> dict[str, frozenset[str]]:
     if not kept:
         raise UserError(f"{reference} says nothing about any document; give {FORMS}")
     return kept
+
+
+def parted(reference: str) -> tuple[str, str]:
+    """Return the file and the name behind its last `#`; a `#` before that is the path's own."""
+    file, mark, name = reference.rpartition("#")
+    return (file, name) if mark and not Path(reference).exists() else (reference, "")
 
 
 def _is_value(value: Any) -> bool:

@@ -75,6 +75,7 @@ class Spec(BaseModel):
         batch_size: Texts at a time.
         trust_remote_code: Run the code that the folder brings.
         allow_pickle: Read weights in pickle's form, which can run code.
+        causal: Accept an adapter or a model of OBLIQ-IR's kind whose tokens see none of those behind them.
         window: Tokens of one window of an authorship encoder.
         episode: Most windows of one text.
         task_as: How Gemini is told the task.
@@ -124,6 +125,7 @@ class Spec(BaseModel):
     batch_size: int | None = Field(default=None, ge=1)
     trust_remote_code: bool | None = None
     allow_pickle: bool | None = None
+    causal: bool | None = None
     window: int | None = Length
     episode: int | None = Field(default=None, ge=1)
     task_as: Literal["parameter", "text"] | None = None
@@ -176,7 +178,7 @@ _WEIGHTS = _VECTORS | {
 _SENTENCE = _WEIGHTS | {"query_prompt_name", "document_prompt_name", "batch_size"}
 _READING = frozenset({"retriever", "llm", "failures", "document_tokens", "tokenizer"})
 _KEYS: Mapping[str, frozenset[str]] = {
-    OBLIQ_IR: _WEIGHTS | {"base", "base_revision", "instruction"},
+    OBLIQ_IR: _WEIGHTS | {"base", "base_revision", "instruction", "causal"},
     DENSE: _SENTENCE,
     MINILM: _SENTENCE,
     MINI: (_WEIGHTS | {"instruction"}) - {"pooling", "trust_remote_code", "allow_pickle"},

@@ -20,6 +20,9 @@ from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.home import whole_file
 from obliq_train import ablation_tables, launching, trainer
 from obliq_train import recipe as recipes
+from obliq_train.checkpoints import Folder
+from obliq_train.data import prepare
+from obliq_train.provenance import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -189,6 +192,8 @@ def run(
     Raises:
         UserError: If there is no such family, the control cannot be trained, or a folder holds another recipe.
     """
+    from obliq_eval.reference import open_task
+
     if family not in FAMILIES:
         raise UserError(f"no family is called {family!r}{near(family, FAMILIES)}; there are {', '.join(FAMILIES)}")
     if not seeds or len(set(seeds)) < len(seeds):
@@ -208,35 +213,53 @@ def run(
         except UserError as error:
             missing[name] = str(error)
     _check_files(files, found)
+    own = first.recipes[seeds[0]]
+    judged = {task: open_task(task, queries) for task in _tasks(own)}  # what cannot be judged is not trained
     same = _same(found)
     adapters = _train([member for member in found if member.name not in same], output, files, missing)
     missing |= {name: f"it has the recipe of {one}, which was not run" for name, one in same.items() if one in missing}
     adapters = {one.name: adapters[same.get(one.name, one.name)] for one in found if one.name not in missing}
-    own = first.recipes[seeds[0]]
-    results = _results(adapters, own, _frozen(FAMILIES[family], own), output, missing, same, queries)
+    runs = _runs(adapters, own, _frozen(FAMILIES[family], own), output, tuple(judged), missing)
+    results = tuple(ablation_tables.table(task, reference, runs, same) for task, reference in judged.items())
     folders = {name: tuple(str(folder) for _, folder in some) for name, some in adapters.items()}
     made = Ablation(family, data, control, tuple(seeds), results, missing, same, folders)
     _write(made, output)
     return made
 
 
-def finished(recipe: Recipe, folder: Path) -> bool:
+def finished(recipe: Recipe, folder: Path, files: Mapping[str, Path] = MappingProxyType({})) -> bool:
     """Tell whether a folder holds the adapter that a recipe makes.
 
+    The rows are compared as long as those of the training are still beside it; without them the recipe tells.
+
+    Args:
+        recipe: The recipe.
+        folder: The adapter's folder.
+        files: `{part: file of its rows}`, in the place of what the recipe says.
+
     Raises:
-        UserError: If it holds another recipe's, or something else.
+        UserError: If it holds another recipe's, one of other rows, other weights than those that were written, or
+            something else.
     """
     if not folder.exists():
         return False
     try:
-        told = json.loads((folder / "training.json").read_text("utf-8"))
-        digest = told["digest"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        told = json.loads((folder / trainer.MANIFEST).read_text("utf-8"))
+        digest, rows, weights = told["digest"], told["rows"]["sha256"], dict(told.get("weights") or {})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{folder} is there and holds no finished training: move it away, or choose another --output"
         ) from error
+    end = "choose another --output, or move it away"
     if digest != recipe.digest:
-        raise UserError(f"{folder} holds an adapter of another recipe: choose another --output, or move it away")
+        raise UserError(f"{folder} holds an adapter of another recipe: {end}")
+    for name, value in weights.items():
+        if sha256(folder / name) != value:
+            raise UserError(f"{folder / name} is not what the training wrote: {end}")
+    beside = Folder.beside(folder).path
+    there = launching.first() and (beside / "rows.jsonl").is_file()
+    if there and sha256(prepare(recipe, beside, files).rows) != rows:
+        raise UserError(f"{folder} holds an adapter that was trained on other rows: {end}")
     return True
 
 
@@ -303,27 +326,23 @@ def _train(
 
 
 def _adapter(recipe: Recipe, folder: Path, files: Mapping[str, Path]) -> Path:
-    if not finished(recipe, folder):
-        own = {part.name: files[part.name] for part in recipe.used if part.name in files}
+    own = {part.name: files[part.name] for part in recipe.used if part.name in files}
+    if not finished(recipe, folder, own):
         launching.run(recipe, folder, own)
     return folder
 
 
-def _results(
+def _runs(
     adapters: Mapping[str, Sequence[tuple[Recipe, Path]]],
     control: Recipe,
     frozen: Sequence[str],
     output: Path,
+    tasks: Sequence[str],
     missing: dict[str, str],
-    same: Mapping[str, str],
-    queries: str,
-) -> tuple[Table, ...]:
-    """Run everything on every task, and compare; a model that cannot be run is entered in `missing`."""
-    from obliq_eval.reference import open_task
+) -> list[Runs]:
+    """Run everything on every task; a model that cannot be run is entered in `missing`."""
     from obliq_train import ablation_runs
 
-    tasks = _tasks(control)
-    references = {task: open_task(task, queries) for task in tasks}
     wanted: dict[str, Callable[[], Runs]] = {
         name: partial(ablation_runs.trained, name, some, tasks, output) for name, some in adapters.items()
     }
@@ -338,7 +357,7 @@ def _results(
             if not found:
                 raise
             missing[name] = str(error)
-    return tuple(ablation_tables.table(task, references[task], found, same) for task in tasks)
+    return found
 
 
 def _tasks(control: Recipe) -> tuple[str, ...]:

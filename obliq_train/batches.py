@@ -197,6 +197,19 @@ class TrainingSet:
                 documents += int(there.sum()) - 1 - int(wrong.sum())
         return Contrasted(documents / (batches * size), masked / (batches * size))
 
+    def check_contrast(self, recipe: Recipe, processes: int) -> None:
+        """Refuse batches in which an anchor has nothing to be contrasted with: their loss is 0 whatever is learnt.
+
+        Raises:
+            UserError: If there is one row in a contrast, and no row has a negative.
+        """
+        rows = recipe.batch.per_device * (processes if recipe.loss.gather else 1)
+        if rows == 1 and self.places.shape[1] == 2:
+            raise UserError(
+                "batch.per_device is 1 and no row has a negative, so that an anchor is contrasted with nothing: raise "
+                "batch.per_device, or mine negatives"
+            )
+
     def verify(self, model: Any, rows: Sequence[Row], recipe: Recipe, count: int = 8) -> None:
         """Check that the model would read the same tokens by itself as it is trained on.
 

@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import MissingExtraError, UserError, near
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     import torch
     from sentence_transformers import SentenceTransformer
@@ -47,6 +47,18 @@ class Origin:
     def moving(self) -> bool:
         """Whether the name may stand for other weights tomorrow."""
         return self.files.moving
+
+    @property
+    def identity(self) -> str:
+        """What stands for its weights, and for no others: the commit, or the name with a hash of the files."""
+        from obliq_models.derived import fingerprint
+
+        if self.files.commit:
+            return self.files.commit
+        try:
+            return f"{self.name} (SHA-256 of its files {fingerprint(Path(self.files.place))})"
+        except OSError as error:
+            raise UserError(f"cannot read {error.filename or self.files.place}: {error.strerror or error}") from error
 
 
 def origin(recipe: Recipe) -> Origin:
@@ -99,8 +111,9 @@ def build(recipe: Recipe, base: Origin | None = None) -> SentenceTransformer:
     network: Any = model[0].model
     _set_dropout(network, recipe.model.dropout)
     layers = [name for name, layer in network.named_modules() if isinstance(layer, torch.nn.Linear)]
-    check_targets(recipe, layers)
     idle = [name for name in layers if "pooler" in name.split(".")]  # no vector is read from it
+    check_targets(recipe, layers, idle)
+    check_rank(recipe, network)
     config = LoraConfig(
         task_type="FEATURE_EXTRACTION",
         r=recipe.lora.rank,
@@ -178,13 +191,34 @@ def matches(layer: str, targets: tuple[str, ...]) -> bool:
     return any(layer == target or layer.endswith(f".{target}") for target in targets)
 
 
-def check_targets(recipe: Recipe, layers: list[str]) -> None:
-    """Refuse targets that are the end of no linear layer's name."""
-    absent = [target for target in recipe.lora.targets if not any(matches(layer, (target,)) for layer in layers)]
+def check_rank(recipe: Recipe, network: Any) -> None:
+    """Refuse a rank beyond which an adapter can say nothing more, whatever memory it takes."""
+    import torch
+
+    adapted = {
+        name: layer
+        for name, layer in network.named_modules()
+        if isinstance(layer, torch.nn.Linear) and matches(name, recipe.lora.targets)
+    }
+    name, most = max(
+        ((name, min(layer.in_features, layer.out_features)) for name, layer in adapted.items()), key=lambda one: one[1]
+    )
+    if recipe.lora.rank > most:
+        raise UserError(
+            f"lora.rank is {recipe.lora.rank:,}, and no change of a layer of {recipe.model.base} has a rank above "
+            f"{most:,} ({name}): lower it"
+        )
+
+
+def check_targets(recipe: Recipe, layers: list[str], idle: Sequence[str] = ()) -> None:
+    """Refuse targets that are the end of no linear layer's name, or of idle ones' alone."""
+    useful = [layer for layer in layers if layer not in idle]
+    absent = [target for target in recipe.lora.targets if not any(matches(layer, (target,)) for layer in useful)]
     if recipe.lora.targets and not absent:
         return
-    ends = Counter(layer.rpartition(".")[2] for layer in layers)
-    told = f"names {', '.join(absent)}, which ends no layer's name" if absent else "is empty"
+    ends = Counter(layer.rpartition(".")[2] for layer in useful)
+    told = f"names {', '.join(absent)}, which ends the name of no layer that a vector is read from"
+    told = told if absent else "is empty"
     hint = near(absent[0], ends) if absent else ""
     raise UserError(
         f"lora.targets {told} in {recipe.model.base}{hint}; its linear layers end in {', '.join(sorted(ends))}"
@@ -216,6 +250,20 @@ def adapter(model: SentenceTransformer, state: State | None = None) -> dict[str,
     """
     found = dict(model.state_dict()) if state is None else state
     return {key: weight.detach().cpu() for key, weight in found.items() if ".lora_" in key}
+
+
+def check_learnt(weights: State, steps: int) -> None:
+    """Refuse an adapter that changes nothing: the second matrix of each pair begins, and has ended, as zeros.
+
+    Raises:
+        UserError: If it changes nothing.
+    """
+    second = [weight for key, weight in weights.items() if ".lora_B." in key]
+    if second and not any(bool(weight.any()) for weight in second):
+        raise UserError(
+            f"nothing was learnt in {steps:,} step{'s'[: steps != 1]}, and no adapter is written: the learning rate or "
+            "every gradient was 0; train longer, lower schedule.warmup, or give rows that differ"
+        )
 
 
 def save(model: SentenceTransformer, folder: Path, weights: State | None = None) -> None:

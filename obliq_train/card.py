@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def _front(recipe: Recipe, name: str, base: str) -> str:
         "base_model_relation": "adapter",
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        "license": recipe.licence or None,
+        **_terms(recipe.licence),
         "model_name": name,
         "tags": list(TAGS),
     }
@@ -68,7 +69,7 @@ def _about(recipe: Recipe, facts: Mapping[str, Any], base: str) -> str:
         f"{'vectors of unit length' if model.normalize else 'vectors as they come'}. "
         f"{prefixes(model.query_prefix, model.document_prefix)}; queries are read up to {model.encode_query_length} "
         f"tokens, documents up to {model.encode_document_length}. All of it is saved with the adapter. It was trained "
-        f"for {facts['steps']:,} steps; the last loss was {facts['loss']:.4f} (`curves.svg`)."
+        f"for {facts['steps']:,} steps; the last loss was {number(facts['loss'])} (`curves.svg`)."
     )
 
 
@@ -126,14 +127,15 @@ def _scores(facts: Mapping[str, Any]) -> str:
     if not facts["dev"]:
         return "None were measured in training."
     tasks = list(dict.fromkeys(task for scores in facts["dev"].values() for task in scores))
-    rows = [(step, *(_number(scores.get(task)) for task in tasks)) for step, scores in facts["dev"].items()]
+    rows = [(step, *(number(scores.get(task)) for task in tasks)) for step, scores in facts["dev"].items()]
     return (
         "NDCG@10 over **dev queries alone**, on which settings may be chosen; no test query was asked in training. "
         "Step 0 is the base.\n\n" + _table(("step", *tasks), rows)
     )
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a figure with four decimals, or the mark of one that is not known."""
     return UNKNOWN if value is None else f"{value:.4f}"
 
 
@@ -146,6 +148,14 @@ def _recipe(recipe: Recipe) -> str:
         if value not in (None, [], ())
     ]
     return f"`recipe.toml` ({recipe.name}), resolved:\n\n" + _table(("key", "value", "source"), rows)
+
+
+def _terms(licence: str) -> dict[str, str]:
+    """Return a licence as the hub has it: an identifier, such as begins most sentences about one, or a name."""
+    name = licence.partition(";")[0].strip()
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", name):
+        return {"license": name.lower()}
+    return {"license": "other", "license_name": licence} if licence else {}
 
 
 def _licence(recipe: Recipe, base: str) -> str:
@@ -180,7 +190,7 @@ def _made(facts: Mapping[str, Any]) -> str:
                 "hardware": f"{facts['hardware']}, {devices}",
                 "time": f"{facts['seconds']:,.0f} s",
                 "seed": facts["seed"],
-                "commit or place of the base": facts["base"],
+                "base, by its commit or its files": facts["base"],
                 "created": facts["created"],
             }
         )

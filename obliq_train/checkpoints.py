@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import SHOWN, UserError
 from obliq_eval.home import whole_file
+from obliq_train.provenance import sha256
 from obliq_train.recipe_files import flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SEAL = "whole.json"
-"""Written last into a checkpoint: the size of each of its files."""
+"""Written last into a checkpoint: the SHA-256 of each of its files."""
 PART = ".part"
 _NAME = re.compile(r"checkpoint-(\d+)")
 _MISSING = object()
@@ -77,8 +78,8 @@ class Folder:
         """
         name = f"checkpoint-{step}"
         made, target = self.part / name, self.checkpoints / name
-        sizes = {str(file.relative_to(made)): file.stat().st_size for file in sorted(made.rglob("*")) if file.is_file()}
-        (made / SEAL).write_text(json.dumps(sizes, indent=2) + "\n", "utf-8")
+        hashes = {str(file.relative_to(made)): sha256(file) for file in sorted(made.rglob("*")) if file.is_file()}
+        (made / SEAL).write_text(json.dumps(hashes, indent=2) + "\n", "utf-8")
         shutil.rmtree(target, ignore_errors=True)  # one that was not whole
         made.rename(target)
         shutil.rmtree(self.part, ignore_errors=True)
@@ -94,11 +95,11 @@ class Folder:
 
 
 def whole(checkpoint: Path) -> bool:
-    """Tell whether a checkpoint's files are all there, and as long as they were when it was written."""
+    """Tell whether a checkpoint's files are all there, and what they were when it was written."""
     try:
-        sizes = json.loads((checkpoint / SEAL).read_text("utf-8"))
-        return bool(sizes) and all((checkpoint / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
+        hashes = json.loads((checkpoint / SEAL).read_text("utf-8"))
+        return bool(hashes) and all(sha256(checkpoint / name) == told for name, told in hashes.items())
+    except (OSError, ValueError, AttributeError, UserError):
         return False
 
 
@@ -118,11 +119,25 @@ def claim(folder: Folder, identity: Mapping[str, Any]) -> None:
     Raises:
         UserError: If checkpoints of another run are there; the message names what differs.
     """
-    wanted = json.loads(json.dumps(identity))  # as it comes back from the file
+    check(folder, identity)
+    if not folder.identity.is_file():
+        with whole_file(folder.identity) as part:
+            part.write_text(json.dumps(identity, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def check(folder: Folder, known: Mapping[str, Any]) -> None:
+    """Make sure that a run's folder is nobody's yet, or the same run's as far as its identity is known.
+
+    Args:
+        folder: The run's folder.
+        known: An identity, or some of its values.
+
+    Raises:
+        UserError: If it is another run's; the message names what differs.
+    """
+    wanted = json.loads(json.dumps(known))  # as it comes back from the file
     path = folder.identity
     if not path.is_file():
-        with whole_file(path) as part:
-            part.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", "utf-8")
         return
     try:
         found = json.loads(path.read_text("utf-8"))
@@ -130,7 +145,7 @@ def claim(folder: Folder, identity: Mapping[str, Any]) -> None:
             raise ValueError  # noqa: TRY301 -- as if it were no JSON
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: give --fresh to begin again, or another --output") from error
-    told = list(_differences(found, wanted))
+    told = list(_differences({key: value for key, value in found.items() if key in wanted}, wanted))
     if told:
         more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
         raise UserError(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.drawing import COLOURS, MUTED, heading, label_lines, new_figure, save, styled
-from obliq_eval.errors import UserError
 from obliq_eval.home import whole_file
 
 if TYPE_CHECKING:
@@ -49,21 +48,22 @@ class Point:
 
 
 def read(path: Path) -> list[Point]:
-    """Read a file of curves; a last line that was cut short is passed over.
+    """Read a file of curves; what is damaged, or was cut short when a process was killed, is passed over.
 
-    Raises:
-        UserError: If another line is no point.
+    The curves show how a run went, and no weight depends on them: a damaged one should not end it.
     """
     points: list[Point] = []
-    lines = path.read_text("utf-8").split("\n") if path.is_file() else []
-    for number, line in enumerate(lines, 1):
-        try:
-            points += [Point(**json.loads(line))] if line else []
-        except (ValueError, TypeError) as error:
-            if number == len(lines):  # without its line end: the process was killed
-                break
-            raise UserError(f"{path}, line {number}: no point of a curve; give --fresh to begin again") from error
-    return points
+    for line in path.read_text("utf-8", errors="replace").split("\n") if path.is_file() else []:
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):
+            point = Point(**json.loads(line))
+            points += [point] if _whole(point) else []
+    return sorted(points, key=lambda point: point.step)
+
+
+def _whole(point: Point) -> bool:
+    optional = [one for one in (point.loss, point.rate, point.grad_norm) if one is not None]
+    numbers = (point.epoch, point.seconds, *optional, *point.dev.values())
+    return isinstance(point.step, int) and all(isinstance(one, int | float) for one in numbers)
 
 
 class Curves:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,11 +20,12 @@ from obliq_train.pairs import kind_of
 from obliq_train.parts import Built, Corpora, located
 from obliq_train.recipe_check import NEIGHBOURS
 from obliq_train.recipe_files import PACKAGE
-from obliq_train.rows import read_rows
+from obliq_train.rows import Row, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from obliq_train.distinct import Distinct
     from obliq_train.recipe import Part, Recipe
 
 NONE: Mapping[str, Path] = MappingProxyType({})
@@ -78,8 +80,7 @@ def prepare(recipe: Recipe, work: Path, files: Mapping[str, Path] = NONE) -> Dat
         if file is None:
             built[part.name] = parts.build(part, recipe.negatives, work / "data", corpora)
         else:
-            texts = corpora.of(part).content if _documents(part) else ""
-            built[part.name] = _taken(part, file, work / "data", texts)
+            built[part.name] = _taken(part, file, work / "data", corpora)
         counts |= {f"{part.name}: {what}": number for what, number in built[part.name].counts.items()}
     manifest = _mixed(recipe, work / "rows.jsonl", built)
     edges = {name: one.edges for name, one in built.items() if one.edges is not None}
@@ -195,9 +196,12 @@ def _unscored(file: Path, place: str, loss: str) -> Iterator[str]:
         )
 
 
-def _taken(part: Part, file: Path, folder: Path, texts: str) -> Built:
-    """Return a part whose rows are there already, or the dose of them; `texts` is the hash of what they name by ids."""
+def _taken(part: Part, file: Path, folder: Path, corpora: Corpora) -> Built:
+    """Return a part whose rows are there already, or some of them."""
     edges = lineage.graph_of(file) if part.positives == NEIGHBOURS else None
+    texts = corpora.of(part).content if _documents(part) else ""
+    if part.only:
+        file = _within(part, file, folder, corpora.of(part))
     if part.dose is None:
         return Built(file, edges, {}, texts)
     mixture = Mixture(Mix((_mix_part(part, file, part.dose),), seed=part.seed))
@@ -218,6 +222,30 @@ def _taken(part: Part, file: Path, folder: Path, texts: str) -> Built:
         counts=lambda: {"rows not drawn": mixture.counts[f"{part.name}: rows not drawn"]},
     )  # fmt: skip
     return Built(path, edges, made["counts"], texts)
+
+
+def _within(part: Part, file: Path, folder: Path, documents: Distinct) -> Path:
+    """Return a file of the rows whose documents are all among those that the part uses."""
+    path, counts = folder / f"{part.name}.only.jsonl", Counter[str]()
+
+    def known(row: Row) -> bool:
+        named = (*row.positive_ids, *row.negative_ids) or [one.text for one in (*row.positives, *row.negatives)]
+        return all(one in documents or documents.find(one) is not None for one in named)
+
+    def lines() -> Iterator[str]:
+        for row in read_rows(file):
+            kept = known(row)
+            counts["rows" if kept else "rows of other documents"] += 1
+            if kept:
+                yield row.to_json() + "\n"
+        if not counts["rows"]:
+            raise UserError(f"part {part.name!r}: no row of {file} is about documents with {part.only}")
+
+    parts.step(
+        path, lines, settings={"part": part.name, "only": part.only, "documents": part.corpus},
+        inputs={str(file): provenance.sha256(file), "corpus": documents.content}, counts=lambda: counts,
+    )  # fmt: skip
+    return path
 
 
 def _documents(part: Part) -> str:

@@ -117,13 +117,12 @@ def shape_of(recipe: Recipe) -> Shape:
         raise UserError(f"model.base {told}: its architecture, {kind or 'not stated'}, is unknown here")
     with torch.device("meta"):
         network: Any = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
-    adapted = [
-        module
+    linear = {
+        name: module
         for name, module in network.named_modules()
-        if isinstance(module, torch.nn.Linear)
-        and "pooler" not in name.split(".")
-        and matches(name, recipe.lora.targets)
-    ]
+        if isinstance(module, torch.nn.Linear) and "pooler" not in name.split(".")
+    }
+    adapted = [module for name, module in linear.items() if matches(name, recipe.lora.targets)]
     if not adapted:
         raise UserError(f"lora.targets names no layer of {told}")
     return Shape(
@@ -133,7 +132,7 @@ def shape_of(recipe: Recipe) -> Shape:
         adapted=len(adapted),
         layers=config.num_hidden_layers,
         hidden=config.hidden_size,
-        wide=config.intermediate_size,
+        wide=getattr(config, "intermediate_size", None) or max(module.out_features for module in linear.values()),
         heads=config.num_attention_heads,
         attention_dropout=float(getattr(config, "attention_probs_dropout_prob", 0) or 0),
     )

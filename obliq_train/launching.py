@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -25,8 +24,28 @@ PATIENCE = 60
 
 
 def first() -> bool:
-    """Tell whether this is the process that prints and writes."""
-    return os.environ.get("RANK", "0") == "0"
+    """Tell whether this is the process that prints and writes; a rank that no launcher has given means nothing."""
+    try:
+        return processes() == 1 or os.environ["RANK"] == "0"
+    except UserError:  # told where it matters
+        return True
+
+
+def processes() -> int:
+    """Return how many processes a launcher has started together.
+
+    Raises:
+        UserError: If the environment says something that no launcher does.
+    """
+    told = os.environ.get("WORLD_SIZE", "1")
+    if not told.isdecimal() or int(told) < 1:
+        raise UserError(f"WORLD_SIZE is {told!r} in the environment, and no number of processes: unset it")
+    if int(told) > 1 and not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        raise UserError(
+            f"WORLD_SIZE is {told} in the environment, and no launcher has started this: unset it, or use torchrun or "
+            "accelerate launch"
+        )
+    return int(told)
 
 
 @contextmanager
@@ -58,34 +77,46 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
         UserError: As `data.prepare` and `trainer.train` say; if `output` is something else than an adapter's folder; or
             if the model file beside it would be written over another file.
     """
-    from obliq_train import data, listwise, trainer
-    from obliq_train.checkpoints import Folder
+    from obliq_train import checkpoints, data, listwise, trainer
 
-    folder = Folder.beside(output)
+    folder = checkpoints.Folder.beside(output)
     trainer.check_installed()
     _check_fsdp()
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if first() and processes != recipe.batch.devices:
-        _warn(recipe, processes)
-    several = processes > 1
+    _check_precision(recipe)
+    count = processes()
+    if first() and count != recipe.batch.devices:
+        _warn(recipe, count)
+    several = count > 1
     turn = trainer.arguments(recipe, folder).main_process_first(local=False) if several else nullcontext()
     with turn:
         if first():
-            check(output, fresh=fresh)
+            trainer.check_start(output, fresh=fresh)
             _check_model_file(recipe, output)
+            if not fresh:
+                checkpoints.check(folder, trainer.told_by(recipe))
         rows = data.prepare(recipe, folder.path, files)
-        if fresh and first():
-            clear(output)  # not before the rows are there: what is refused should cost nothing
     train = listwise.train if recipe.trains == "reranker" else trainer.train
-    return train(recipe, rows, output)
+    return train(recipe, rows, output, fresh=fresh)
 
 
-def _warn(recipe: Recipe, processes: int) -> None:
+def _warn(recipe: Recipe, count: int) -> None:
     each, meant = recipe.batch.per_device * recipe.batch.accumulation, recipe.batch.devices
     show.warn(
-        f"the recipe was written for {meant} device{'s'[: meant != 1]}, and {processes} of them train: a step has "
-        f"{each * processes:,} anchors, not {each * meant:,}"
+        f"the recipe was written for {meant} device{'s'[: meant != 1]}, and {count} of them train: a step has "
+        f"{each * count:,} anchors, not {each * meant:,}"
     )
+
+
+def _check_precision(recipe: Recipe) -> None:
+    """Refuse a launcher's precision where it is not the recipe's: accelerate would compute in it without a word."""
+    told = os.environ.get("ACCELERATE_MIXED_PRECISION", "no").lower()
+    own = {"bf16-autocast": "bf16"}.get(recipe.run.precision, "no")
+    if told not in ("no", own):
+        other = ", or --set run.precision=bf16-autocast" if told == "bf16" else ""
+        raise UserError(
+            f"the launcher asks for mixed precision {told}, and the recipe for run.precision = {recipe.run.precision}: "
+            f"give accelerate launch --mixed_precision no{other}"
+        )
 
 
 def _check_fsdp() -> None:
@@ -96,23 +127,6 @@ def _check_fsdp() -> None:
 
     if not torch.cuda.is_available():
         raise UserError("FSDP spreads weights over GPUs, and there is none here: leave --use_fsdp out")
-
-
-def check(output: Path, *, fresh: bool) -> None:
-    """Refuse an output that is there, unless it is an adapter that was trained here and may be replaced.
-
-    Raises:
-        UserError: If it is something else, or may not.
-    """
-    from obliq_train.trainer import MANIFEST, run_folder
-
-    for place, mark in ((output, MANIFEST), (run_folder(output), "")):
-        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
-            continue
-        if not place.is_dir() or (mark and not (place / mark).is_file()):
-            raise UserError(f"{place} is there already, and is no adapter of `obliq train`: give another --output")
-        if mark and not fresh:
-            raise UserError(f"{place} is trained already: give another --output, or --fresh to begin again")
 
 
 def _check_model_file(recipe: Recipe, output: Path) -> None:
@@ -132,36 +146,6 @@ def _check_model_file(recipe: Recipe, output: Path) -> None:
             f"{text} is there already, where the file would be written that says how {output} is read: "
             "give another --output"
         )
-
-
-def clear(output: Path) -> None:
-    """Remove an adapter, and of the folder beside it all but the rows, which are found again if they are the same.
-
-    Raises:
-        UserError: If something cannot be removed; what the checkpoints belong to is then still known.
-    """
-    from obliq_train.checkpoints import Folder
-    from obliq_train.trainer import CURVES, alone
-
-    beside = Folder.beside(output)
-    if beside.path.is_dir():
-        with alone(beside):
-            for place in (beside.checkpoints, beside.path / "tensorboard"):
-                _remove(place)
-            for file in (beside.identity, beside.path / CURVES):
-                file.unlink(missing_ok=True)
-    _remove(output)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder if it is there; of a link to one, the link."""
-    try:
-        if folder.is_symlink():
-            folder.unlink()
-        elif folder.exists():
-            shutil.rmtree(folder)
-    except OSError as error:
-        raise UserError(f"cannot remove {error.filename or folder}: {error.strerror or error}") from error
 
 
 def evaluation(recipe: Recipe, output: Path) -> str:

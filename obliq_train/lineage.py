@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError
+from obliq_eval.fields import parted
 from obliq_train import provenance
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def lineage(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 def input_of(path: Path, name: str, content: str) -> Path | None:
     """Return where an input of a file lies, None if no file of this name and content is found."""
-    text = name if Path(name).exists() else name.partition("#")[0]
+    text, _ = parted(name)
     folder = path.parent
     for place in dict.fromkeys((Path(text), folder / text, folder / Path(text).name)):
         try:

@@ -18,7 +18,8 @@ from obliq_eval import show
 from obliq_eval.errors import UserError
 from obliq_eval.home import whole_folder
 from obliq_train import build as building
-from obliq_train import checkpoints, trainer
+from obliq_train import card, checkpoints, trainer
+from obliq_train.provenance import sha256
 from obliq_train.reading import told
 from obliq_train.rows import Passage, read_rows
 
@@ -126,7 +127,7 @@ class Lists:
             self.counts["truncated pairs"] += sum(len(ids) > longest for ids in read["input_ids"])
 
 
-def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) -> Trained:
+def train(recipe: Recipe, data: Data, output: Path, *, fresh: bool = False, progress: bool = True) -> Trained:
     """Train a reranker and write its folder, or go on where the same command was stopped.
 
     Args:
@@ -134,6 +135,7 @@ def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) ->
             the base at the end. `model.document_length` is the length of query and document together.
         data: Its rows.
         output: The folder; beside it `OUTPUT-run` holds checkpoints and curves.
+        fresh: As for `trainer.train`.
         progress: Show a bar on standard error where that is a terminal.
 
     Raises:
@@ -143,16 +145,16 @@ def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) ->
     """
     if recipe.trains != "reranker":
         raise UserError(f"{recipe.name} trains a {recipe.trains}, and this trains rerankers")
-    trainer.check_start(output)
+    trainer.check_start(output, fresh=fresh)
     if recipe.evaluation.tasks:
         show.warn("nothing is measured while a reranker is trained: run it afterwards, as -m RETRIEVER+FOLDER")
     from obliq_train.watch import quiet
 
     with quiet():
-        return _train(recipe, data, output, shown=progress)
+        return _train(recipe, data, output, fresh=fresh, shown=progress)
 
 
-def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
+def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool) -> Trained:
     from obliq_train.listwise_trainer import ListNet, Trainer
     from obliq_train.validation import Dev
 
@@ -164,7 +166,7 @@ def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
     model, head = build(recipe, base, lists.prompts)
     lists.count_cut(model)
     identity = trainer.identity_of(recipe, data, base, args)
-    with trainer.claimed(folder, identity, args):
+    with trainer.claimed(folder, identity, args, output if fresh else None):
         texts: Any = lists
         going = Trainer(model, args, texts, ListNet(model, lists), folder=folder, keep=recipe.run.keep_checkpoints)
         if going.is_fsdp_enabled:
@@ -217,6 +219,7 @@ def build(recipe: Recipe, base: Origin, prompts: Mapping[str, str]) -> tuple[Any
         except Exception as error:  # of a base of another kind
             first = (str(error).strip() or "no message").splitlines()[0]
             raise UserError(f"{name} cannot become a cross-encoder ({type(error).__name__}: {first})") from error
+        _check_length(model[0], recipe)
         if recipe.lora.targets:
             _adapt(model[0].model, recipe)
     _pad(model)
@@ -231,6 +234,7 @@ def _adapt(network: Any, recipe: Recipe) -> None:
     layers = [name for name, layer in network.named_modules() if isinstance(layer, torch.nn.Linear)]
     inside = f"{network.base_model_prefix}."
     building.check_targets(recipe, layers)
+    building.check_rank(recipe, network)
     network.add_adapter(
         LoraConfig(
             r=recipe.lora.rank,
@@ -243,6 +247,18 @@ def _adapt(network: Any, recipe: Recipe) -> None:
     for name, weight in network.named_parameters():
         if not name.startswith(inside):
             weight.requires_grad_(requires_grad=True)
+
+
+def _check_length(transformer: Any, recipe: Recipe) -> None:
+    """Refuse a length for which the base has no positions."""
+    from obliq_models.encoders.sentence import positions
+
+    most = positions(transformer)
+    if most is not None and recipe.model.document_length > most:
+        raise UserError(
+            f"model.document_length is {recipe.model.document_length:,}, and {recipe.model.base} has {most:,} "
+            "positions for query and document together"
+        )
 
 
 def _pad(model: Any) -> None:
@@ -284,9 +300,11 @@ def _write(
     if recipe.lora.targets:
         fold(model, building.DTYPES[recipe.run.precision])
     with whole_folder(output) as part:
-        model.save_pretrained(str(part), create_model_card=False)
-        told = _card(recipe, facts, model.prompts or {}, base, output.name)
-        trainer.describe(part, recipe, found, facts, told)
+        with trainer.saving(output):
+            model.save_pretrained(str(part), create_model_card=False)
+        known = {**facts, "weights": {file.name: sha256(file) for file in sorted(part.glob("*.safetensors"))}}
+        told = _card(recipe, known, model.prompts or {}, base, output.name)
+        trainer.describe(part, recipe, found, known, told)
 
 
 def _card(recipe: Recipe, facts: Mapping[str, Any], prompts: Mapping[str, str], base: str, name: str) -> str:
@@ -304,7 +322,7 @@ tags: [sentence-transformers, cross-encoder, reranker, obliq]
 {recipe.purpose}
 
 A cross-encoder on {base} ({facts["head"]} head), trained for {facts["steps"]:,} steps on {counts["rows"]:,} lists with
-{counts["documents"]:,} documents; the last loss was {facts["loss"]:.4f}. {OBJECTIVE}. It reads up to
+{counts["documents"]:,} documents; the last loss was {card.number(facts["loss"])}. {OBJECTIVE}. It reads up to
 {recipe.model.document_length} tokens of query and document together; {counts.get("truncated pairs", 0):,} pairs were
 longer. Rows: SHA-256 {facts["rows"]["sha256"]}.
 

@@ -94,12 +94,15 @@ def merge(
         MissingExtraError: If peft is not installed.
         UserError: If there is no adapter, it is broken or of another base, or `output` is there already.
     """
+    from obliq_models.retrievers.checks import one_way
+
     check_dtype(dtype)
     check_output(output, Path(adapter))
     texts = probe.read(on)
     model = _loaded(str(adapter), base=base, device=device, trust=trust_remote_code)
     encoder, (source, weights) = model.encoder, model.sources
     own = str(encoder.model.dtype).removeprefix("torch.")
+    causal = bool(one_way(encoder.model))  # then it was meant to be
     before = probe.encode(encoder, texts)
     layers = fold(encoder.model, dtype or own)
     reading = {
@@ -110,7 +113,7 @@ def merge(
     }
     with whole_folder(output) as part:
         _write(encoder.model, part, reading, config_of(weights.record("config.json"), weights, dtype or own))
-        after = _again(part, dtype or own, reading, encoder.model, device)
+        after = _again(part, dtype or own, {**reading, "causal": causal}, encoder.model, device)
         change = probe.compare(texts, before, probe.encode(after.encoder, texts))
         done = Merged(output, _shown(source), _base_shown(source, weights), dtype or own, own, layers, change)
         _describe(part, done, reading, _terms(source, weights))
@@ -185,6 +188,7 @@ def _loaded(adapter: str, *, base: str | None, device: str | None, trust: bool) 
         _check_whole_modules(source)
         parts = adapters.find_parts(adapter, source, base, None)
         settings = {**_reading(source), "dtype": _own_dtype(parts.weights), "trust_remote_code": trust}
+        settings["causal"] = _causal(source)
         return obliq_ir.load(adapter, fingerprint(folder), path=adapter, base=base, device=device, **settings)
     from obliq_models.loading import load
     from obliq_models.naming import find
@@ -229,6 +233,13 @@ def _reading(source: Repository) -> dict[str, Any]:
         mode = source.record(f"{pooling}/config.json").get("pooling_mode") if pooling else None
         found |= {"normalize": "Normalize" in kinds} | ({"pooling": mode} if isinstance(mode, str) else {})
     return found
+
+
+def _causal(source: Repository) -> bool:
+    """Return whether the adapter's recipe says that its base's attention may be causal."""
+    recipe = source.record("training.json").get("recipe")
+    model = recipe.get("model") if isinstance(recipe, dict) else None
+    return isinstance(model, dict) and model.get("bidirectional") is False
 
 
 def config_of(record: Mapping[str, Any], weights: Repository, dtype: str) -> dict[str, Any]:

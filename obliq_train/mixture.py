@@ -131,7 +131,7 @@ class Mixture:
                 by_part.append([])
             else:
                 by_part.append(self._per_document(part, self._read(number, part, seen, problems)))
-        raise_all(problems, f'{CONFLICTS} (`conflicts = "repair"` takes the negative out)')
+        raise_all(problems, f'{CONFLICTS} (`obliq mix` takes such negatives out where `conflicts = "repair"`)')
         sizes = self._sizes([len(found) for found in by_part])
         return [one for part, found, size in zip(self.mix.parts, by_part, sizes, strict=True)
                 for one in self._drawn(part, found, size)]  # fmt: skip

@@ -261,6 +261,8 @@ def _contrasts(recipe: Recipe, made: TrainingSet | None) -> tuple[Contrast, ...]
     if recipe.loss.kind == "margin-mse" or recipe.trains == "reranker":
         return ()
     negatives = recipe.negatives.count if made is None else float((made.places[:, 2:] >= 0).sum() / len(made))
+    if made is not None:
+        made.check_contrast(recipe, recipe.batch.devices)
     several = [1, recipe.batch.devices] if recipe.loss.gather and recipe.batch.devices > 1 else [1]
     found = []
     for devices in several:

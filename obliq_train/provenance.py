@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import UserError
+from obliq_eval.fields import parted
 from obliq_eval.home import whole_file
 from obliq_eval.manifest import hardware, now, versions
 
@@ -47,7 +48,7 @@ def check_output(path: Path, *references: str | Path | None) -> None:
     """
     if path.is_dir() or (path.exists() and not path.is_file()):  # a device would be replaced, not written to
         raise UserError(f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}: give --output a file's name")
-    read = [Path(place) for text in map(str, filter(None, references)) for place in (text, text.partition("#")[0])]
+    read = [Path(place) for text in map(str, filter(None, references)) for place in (text, parted(text)[0])]
     read = [place.resolve() for place in read if place.is_file()]
     for target in (path, manifest_path(path)):
         if target.resolve() in read:
@@ -57,7 +58,7 @@ def check_output(path: Path, *references: str | Path | None) -> None:
 def inputs(*references: str | Path | None) -> dict[str, str]:
     """Return `{FILE or FILE#NAME as given: SHA-256 of the file}` of those that are given."""
     given = [str(reference) for reference in references if reference]
-    files = {text: Path(text) if Path(text).exists() else Path(text.partition("#")[0]) for text in given}
+    files = {text: Path(parted(text)[0]) for text in given}
     return {text: sha256(path) for text, path in files.items()}
 
 

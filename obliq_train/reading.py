@@ -80,6 +80,13 @@ class Reader:
             raise UserError(
                 f"{tokenizer.name_or_path}: training needs a tokenizer of the library tokenizers, with a padding token"
             )
+        least = tokenizer.num_special_tokens_to_add(pair=False) + 1
+        for role, limit in self._limits.items():
+            if limit < least:
+                raise UserError(
+                    f"model.{role}_length is {limit}, and the special tokens of {tokenizer.name_or_path} alone are "
+                    f"{least - 1}: give {least} or more"
+                )
         types = "token_type_ids" in tokenizer.model_input_names
         padding = Padding(tokenizer.pad_token_id, tokenizer.padding_side == "left", types, None)
         found: list[NDArray[np.int32]] = [np.empty(0, np.int32)] * len(self._numbers)

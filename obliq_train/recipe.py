@@ -183,7 +183,8 @@ class Part(Table):
         generator: The language model that they must come from; `not:NAME` for any other; empty for any.
         corpus: Task, folder or file of documents that rows are built from, or that a file's rows name by their ids;
             `package:NAME` for one that ships with this package.
-        only: `FIELD=VALUE`: the documents of the corpus that are used; empty for all.
+        only: `FIELD=VALUE`: the documents of the corpus that are used, and of a file the rows about them alone; empty
+            for all.
         teacher: Frozen model whose nearest-neighbour graph over the corpus gives anchor and positive.
         sentences: In place of a teacher: a sentence of each document as its query, the rest as its positive.
         k: Neighbours of each document.

@@ -133,8 +133,8 @@ def _part(part: Mapping[str, Any], place: str) -> Iterator[str]:
     if part.get("corpus") and not ways:
         yield f"{place}: corpus is given, and nothing that is done with it: a teacher, sentences = true, or a file"
     only = part.get("only", "")
-    if isinstance(only, str) and only and not (built and all(only.partition("="))):
-        yield f"{place}.only is {only!r}, not FIELD=VALUE of a corpus that rows are built from"
+    if isinstance(only, str) and only and not (part.get("corpus") and all(only.partition("="))):
+        yield f"{place}.only is {only!r}, not FIELD=VALUE of a corpus"
     positives = part.get("positives", NEIGHBOURS)
     if not isinstance(positives, str):
         return

@@ -65,7 +65,7 @@ class Row:
         for values, documents in zip(pair, (self.positives, self.negatives), strict=True):
             if not isinstance(values, list) or len(values) != len(documents):
                 return None
-            if not all(isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one) for one in values):
+            if not all(map(_is_score, values)):
                 return None
         return pair
 
@@ -141,6 +141,13 @@ def row_lines(rows: Iterable[Row]) -> Iterator[str]:
     """Yield each row as a line of JSONL."""
     for row in rows:
         yield row.to_json() + "\n"
+
+
+def _is_score(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def _passage(value: object, place: str) -> Passage:

@@ -26,6 +26,7 @@ def reading(recipe: Recipe) -> dict[str, Any]:
         "normalize": own.normalize,
         "trust_remote_code": own.trust_remote_code,
         "dtype": DTYPES[recipe.run.precision],
+        **({} if own.bidirectional else {"causal": True}),
     }
 
 

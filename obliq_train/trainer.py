@@ -6,12 +6,15 @@ import importlib.metadata
 import importlib.util
 import json
 import math
+import shutil
 import signal
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from obliq_eval import show
 from obliq_eval.errors import MissingExtraError, UserError
 from obliq_eval.home import whole_folder
 from obliq_eval.manifest import hardware, now, versions
@@ -51,7 +54,7 @@ class Trained:
         folder: The adapter's folder.
         steps: Optimiser steps.
         seconds: Of training, over all sessions, evaluation included.
-        loss: Mean over the steps since the last point but one of the curves.
+        loss: Mean over the steps since the last point but one of the curves; None if a stopped run has lost them.
         curves: The file of the curves.
         manifest: Content of `training.json`.
     """
@@ -59,7 +62,7 @@ class Trained:
     folder: Path
     steps: int
     seconds: float
-    loss: float
+    loss: float | None
     curves: Path
     manifest: Mapping[str, Any]
 
@@ -76,11 +79,6 @@ class Stopped(UserError):  # noqa: N818 -- nothing is wrong
         super().__init__(message)
         self.status = 128 + number
         """What a shell reports for a process that the signal has ended."""
-
-
-def run_folder(output: Path) -> Path:
-    """Return the folder beside an output that holds its data, checkpoints and curves."""
-    return checkpoints.Folder.beside(output).path
 
 
 def steps(recipe: Recipe, rows: int, processes: int = 1) -> int:
@@ -108,7 +106,7 @@ def steps(recipe: Recipe, rows: int, processes: int = 1) -> int:
     return math.ceil((recipe.schedule.epochs or 1) * math.ceil(batches / recipe.batch.accumulation))
 
 
-def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) -> Trained:
+def train(recipe: Recipe, data: Data, output: Path, *, fresh: bool = False, progress: bool = True) -> Trained:
     """Train an adapter and write its folder, or go on where the same command was stopped.
 
     A run that was resumed ends with the same weights as one that never stopped. Under `torchrun` or `accelerate launch`
@@ -118,34 +116,48 @@ def train(recipe: Recipe, data: Data, output: Path, *, progress: bool = True) ->
         recipe: The recipe.
         data: Its rows.
         output: The adapter's folder; beside it `OUTPUT-run` holds checkpoints and curves.
+        fresh: Remove what an earlier run has left, once it is sure that this one can begin.
         progress: Show a bar on standard error where that is a terminal.
 
     Raises:
         MissingExtraError: If peft or accelerate is not installed.
         Stopped: After Ctrl-C or SIGTERM, once a checkpoint is written.
         UserError: If `output` is there already; if its checkpoints are another recipe's or other rows'; if the rows or
-            the base do not fit the recipe; if the loss or the gradient is no number; if a checkpoint cannot be
-            written. The last whole checkpoint is kept.
+            the base do not fit the recipe; if the loss or the gradient is no number; if a checkpoint or the adapter
+            cannot be written; if nothing was learnt. The last whole checkpoint is kept.
     """
     if recipe.trains != "retriever":
         raise UserError(f"{recipe.name} trains a {recipe.trains}, which this trainer does not")
-    check_start(output)
+    check_start(output, fresh=fresh)
     from obliq_train.watch import quiet
 
     with quiet():
-        return _train(recipe, data, output, shown=progress)
+        return _train(recipe, data, output, fresh=fresh, shown=progress)
 
 
-def check_start(output: Path) -> None:
+def check_start(output: Path, *, fresh: bool) -> None:
     """Refuse to begin where the result could not be written, or without what the trainer needs.
 
     Raises:
         MissingExtraError: If a package is not installed; transformers would name another way to install it.
-        UserError: If `output` is there already.
+        UserError: If `output` is there already, unless it is an adapter that was trained here and may be replaced.
     """
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output} is there already: give another --output, or --fresh to begin again")
     check_installed()
+    if not output.name or output.name == "..":
+        raise UserError(f"{output} is no folder of its own: give --output a name, as in -o adapter")
+    beside = checkpoints.Folder.beside(output)
+    if fresh and any(beside.checkpoints.glob("*")) and not beside.identity.is_file():
+        raise UserError(
+            f"{beside.checkpoints} holds something, and no {beside.identity.name} says that `obliq train` wrote it: "
+            "move it away, or give another --output"
+        )
+    for place, mark in ((output, MANIFEST), (beside.path, "")):
+        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+            continue
+        if not place.is_dir() or (mark and not (place / mark).is_file()):
+            raise UserError(f"{place} is there already, and is no adapter of `obliq train`: give another --output")
+        if mark and not fresh:
+            raise UserError(f"{place} is trained already: give another --output, or --fresh to begin again")
 
 
 def check_installed() -> None:
@@ -159,7 +171,7 @@ def check_installed() -> None:
             raise MissingExtraError(package, "train", purpose)
 
 
-def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
+def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool) -> Trained:
     from obliq_train.batches import TrainingSet
     from obliq_train.losses import Contrast
     from obliq_train.stepping import Trainer
@@ -174,8 +186,9 @@ def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
     model = building.build(recipe, base)
     texts = TrainingSet.of(rows, edges, model.tokenizer, recipe)
     texts.verify(model, rows, recipe)
+    texts.check_contrast(recipe, args.world_size)
     identity = identity_of(recipe, data, base, args)
-    with claimed(folder, identity, args):
+    with claimed(folder, identity, args, output if fresh else None):
         loss = Contrast(model, recipe.loss, recipe.batch.sub_batch_tokens)
         trainer = Trainer(model, args, texts, loss, folder=folder, keep=recipe.run.keep_checkpoints)
         if dev.tasks and trainer.is_fsdp_enabled:
@@ -184,6 +197,7 @@ def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
                 "take them out, and run `obliq run` afterwards"
             )
         found, made = go(trainer, recipe, folder, dev, total, shown=shown)
+        building.check_learnt(made, total)
         if args.process_index == 0:
             facts = manifest_of(recipe, data, identity, texts, found, total, trainer.args)
             facts["rows"]["parts"] = dict(Counter(row.source for row in rows))
@@ -195,25 +209,69 @@ def _train(recipe: Recipe, data: Data, output: Path, *, shown: bool) -> Trained:
 def identity_of(recipe: Recipe, data: Data, base: Origin, args: SentenceTransformerTrainingArguments) -> dict[str, Any]:
     """Return whatever a checkpoint depends on."""
     return {
-        "digest": recipe.digest,
+        **told_by(recipe),
         "rows": sha256(data.rows),
         "edges": {name: sha256(path) for name, path in sorted(data.edges.items())},
-        "base": str(base.files.commit or base.name),
+        "base": base.identity,
         "processes": args.world_size,
-        "recipe": recipe.deciding(),
     }
 
 
+def told_by(recipe: Recipe) -> dict[str, Any]:
+    """Return what of an identity a recipe alone tells."""
+    return {"digest": recipe.digest, "recipe": recipe.deciding()}
+
+
 @contextmanager
-def claimed(folder: Folder, identity: Mapping[str, Any], args: SentenceTransformerTrainingArguments) -> Iterator[None]:
-    """Hold the run's folder, once it is sure whose run it is; the first process does, before the others go on."""
+def claimed(
+    folder: Folder,
+    identity: Mapping[str, Any],
+    args: SentenceTransformerTrainingArguments,
+    replaced: Path | None = None,
+) -> Iterator[None]:
+    """Hold the run's folder, once it is sure whose run it is; the first process does, before the others go on.
+
+    Args:
+        folder: The run's folder.
+        identity: What the run is.
+        args: The trainer's arguments.
+        replaced: An output that is to be made again, and is removed with the run that made it.
+    """
+    with args.main_process_first(local=False):
+        pass  # all have looked at what is there before the first one removes it
     with ExitStack() as held:
         with args.main_process_first(local=False):
             if args.process_index == 0:
                 held.enter_context(alone(folder))
+                if replaced is not None:
+                    clear(folder, replaced)
                 checkpoints.claim(folder, identity)
                 folder.begin()
         yield
+
+
+def clear(folder: Folder, output: Path) -> None:
+    """Remove an adapter, and of the run's folder all but the rows, which are found again if they are the same.
+
+    Raises:
+        UserError: If something cannot be removed; what the checkpoints belong to is then still known.
+    """
+    for place in (folder.checkpoints, folder.path / "tensorboard"):
+        _remove(place)
+    for file in (folder.identity, folder.path / CURVES):
+        file.unlink(missing_ok=True)
+    _remove(output)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder if it is there; of a link to one, the link."""
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise UserError(f"cannot remove {error.filename or folder}: {error.strerror or error}") from error
 
 
 def written(output: Path, total: int) -> Trained:
@@ -302,6 +360,8 @@ def go(
     from obliq_train.watch import Watch, asked_to_stop, progress
 
     start = folder.newest()
+    if trainer.args.process_index == 0 and (broken := folder.broken()):
+        show.warn(f"{folder.checkpoints}: {', '.join(broken)} passed over: not what was written")
     done = checkpoints.step_of(start) if start is not None else 0
     first = trainer.args.process_index == 0
     trainer.accelerator.wait_for_everyone()  # all have looked before the first one writes
@@ -376,8 +436,8 @@ def manifest_of(
         "processes": args.world_size,
         "contrast": recipe.batch.per_device * (args.world_size if recipe.loss.gather else 1),
         "seed": recipe.run.seed,
-        "seconds": found[-1].seconds,
-        "loss": losses[-1],
+        "seconds": found[-1].seconds if found else 0.0,
+        "loss": losses[-1] if losses else None,
         "dev": {str(point.step): dict(point.dev) for point in scored},
         "versions": versions() | _more_versions(),
         "hardware": hardware(),
@@ -400,8 +460,26 @@ def _write(
 ) -> None:
     """Write the adapter's folder, whole or not at all."""
     with whole_folder(output) as part:
-        building.save(model, part, weights)
-        describe(part, recipe, found, facts, card.text(recipe, facts, output.name, base))
+        with saving(output):
+            building.save(model, part, weights)
+        told = {**facts, "weights": {building.WEIGHTS: sha256(part / building.WEIGHTS)}}
+        describe(part, recipe, found, told, card.text(recipe, told, output.name, base))
+
+
+@contextmanager
+def saving(output: Path) -> Iterator[None]:
+    """Say in one sentence why a model could not be written: the libraries that do raise errors of their own kinds.
+
+    Raises:
+        UserError: If it could not.
+    """
+    try:
+        yield
+    except Exception as error:
+        why = shorten(str(getattr(error, "strerror", None) or error), 200, placeholder=" …") or type(error).__name__
+        raise UserError(
+            f"cannot write {output}: {why}; free space, and give the same command again: it goes on from its last step"
+        ) from error
 
 
 def describe(part: Path, recipe: Recipe, found: list[curves.Point], facts: Mapping[str, Any], told: str) -> None:

@@ -109,6 +109,8 @@ def _table(family: str, task: str, members: str) -> str:
     lines = ["| | NDCG@10 | Δ, 95 % interval | Recall@100 |", "|---|---:|---|---:|"]
     for line in members.splitlines():
         member, _, what = line.partition(": ")
+        if member not in rows:
+            raise SystemExit(f"{family} has no row {member!r} on {task}; it has {', '.join(rows) or 'none'}")
         row, test = rows[member], rows[member]["difference"]
         known = ""
         if test is not None:

@@ -31,6 +31,14 @@ def test_every_form_gives_the_same(name: str, content: str, field: str, tmp_path
     assert read_field(f"{tmp_path / name}{field}") == WANTED
 
 
+def test_a_path_may_hold_the_mark_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "a#b"
+    folder.mkdir()
+    (folder / "f.tsv").write_text("id\tw\tv\n007\tno\tx\na b\tno\t1880\n", "utf-8")
+    assert read_field(f"{folder / 'f.tsv'}#v") == WANTED
+    assert read_field(str(folder / "f.tsv"))["007"] == frozenset({"no"})
+
+
 def test_several_values_come_as_a_list_or_on_several_lines(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text('{"a": ["x", "y"]}', "utf-8")
     (tmp_path / "f.tsv").write_text("a\tx\na\ty\n", "utf-8")

@@ -16,14 +16,18 @@ from obliq_eval.commands.tasks import known_tasks
 from obliq_eval.errors import raise_all
 from obliq_eval.leaderboard.entries import BENCH, MINI_BENCH, SHOWN_DECIMALS, TablePage, TextTable
 from obliq_eval.leaderboard.intake import TOLERANCE, Verified
-from obliq_eval.leaderboard.submissions import parsed
+from obliq_eval.leaderboard.submissions import load_submissions, parsed
 from obliq_eval.records import Coverage  # noqa: TC001 -- pydantic reads the annotation
 from obliq_eval.reference import open_task
 from obliq_eval.significance import PairedTest, holm, paired_bootstrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from obliq_eval.leaderboard.submissions import Submitted
 
 FOLDER = "mini/families"
 GROUP = f"Families of recipes on {MINI_BENCH}: not comparable with {BENCH}"
@@ -57,6 +61,7 @@ class Row:
 
     Args:
         member: What it is called.
+        runs: Ids of its runs, one for each seed; none in files of older versions.
         mean: NDCG@10 over queries and training seeds.
         by_query: NDCG@10 of each query, the mean over the seeds.
         by_seed: NDCG@10 of each seed.
@@ -74,6 +79,7 @@ class Row:
     distinct: Annotated[FiniteFloat, Field(alias="distinct first documents", ge=0)]
     share: Annotated[_Share, Field(alias="share of the most frequent")]
     difference: Difference | None
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,15 +151,17 @@ def page(family: Family) -> TablePage:
 def verify(root: Path) -> Iterator[Verified]:
     """Compute means, differences, intervals and p of every family again, from the values of each query.
 
-    There are no such values of Recall@100 and of how first documents are spread: these stand as they were written.
+    Where the very run stands on a board too, the values are compared with those. There are none of Recall@100 and of
+    how first documents are spread: these stand as they were written.
 
     Raises:
         UserError: As `load` does.
     """
+    boards = {one.manifest.run_id: one for one in load_submissions(root)}
     for family in load(root):
         for table in family.tasks:
             if table.query_ids == open_task(table.task, table.coverage).main.queries:
-                yield from _again(family, table)
+                yield from _again(family, table, boards)
             else:
                 problem = f"its query ids are not those of the {table.coverage} queries; {_remedy(family.family)}"
                 yield Verified(family.family, table.task, table.judgments, None, None, None, problem)
@@ -189,7 +197,7 @@ def _remedy(family: str) -> str:
     return f"make it again with `obliq train {family} --ablate --data mini`"
 
 
-def _again(family: Family, table: Table) -> Iterator[Verified]:
+def _again(family: Family, table: Table, boards: Mapping[str, Submitted]) -> Iterator[Verified]:
     rows = {row.member: row for row in table.rows}
     control, *others = table.rows
     tests = {
@@ -200,12 +208,26 @@ def _again(family: Family, table: Table) -> Iterator[Verified]:
         first = family.same.get(row.member, row.member)
         mean = float(np.mean(row.by_query))
         gaps = _gaps(row, mean, tests.get(first), adjusted.get(first))
+        if (known := _on_boards(row, table, boards)) is not None:
+            gaps["the values of its run on the board"] = float(np.abs(known - np.array(row.by_query)).max())
         wrong = [name for name, gap in gaps.items() if gap > TOLERANCE]
         if row.by_query != rows.get(first, row).by_query:
             wrong.append(f"the values of {first}, whose recipe it has")
         problem = f"{', '.join(wrong)}: not as recomputed; {_remedy(family.family)}" if wrong else ""
         name = f"{family.family}: {row.member}"
         yield Verified(name, table.task, table.judgments, row.mean, mean, max(gaps.values()), problem)
+
+
+def _on_boards(row: Row, table: Table, boards: Mapping[str, Submitted]) -> NDArray[np.float64] | None:
+    """Return NDCG@10 of each query by the runs that stand on boards; None unless all of a row's do."""
+    panels = [boards[run].panels.get(table.judgments) if run in boards else None for run in row.runs]
+    found = list[list[float]]()
+    for panel in panels:
+        if panel is None or not set(table.query_ids) <= set(panel.queries):
+            return None
+        values = dict(zip(panel.queries, panel.values["ndcg@10"].tolist(), strict=True))
+        found.append([values[query] for query in table.query_ids])
+    return np.array(found).mean(axis=0) if found else None
 
 
 def _gaps(row: Row, mean: float, test: PairedTest | None, adjusted: float | None) -> dict[str, float]:

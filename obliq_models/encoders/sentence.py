@@ -252,7 +252,7 @@ class SentenceEncoder(Encoder):
         return (prefix or "") + (known[prompt_name] if prompt_name is not None else "")
 
     def _check_settings(self) -> None:
-        most = _positions(self.model[0])
+        most = positions(self.model[0])
         for role, length in self._given.items():
             if length is not None and most is not None and length > most:
                 raise UserError(f"{role}_length is {length}, but the model has positions for {most} tokens only")
@@ -321,7 +321,7 @@ def _dims(model: SentenceTransformer) -> int:
     return int(found) if found is not None else int(model.encode("a first text").shape[-1])
 
 
-def _positions(module: Any) -> int | None:
+def positions(module: Any) -> int | None:
     """Return how many tokens a network has positions for; RoBERTa's begin behind the padding's."""
     network = getattr(module, "auto_model", None)
     most: int | None = getattr(getattr(network, "config", None), "max_position_embeddings", None)

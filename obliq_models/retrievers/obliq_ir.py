@@ -50,6 +50,7 @@ def load(  # noqa: PLR0913 -- each is a setting of its own
     dims: int | None = None,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
+    causal: bool = False,
     **settings: Any,
 ) -> ObliqIR:
     """Load an adapter with its base, or a whole model.
@@ -73,6 +74,7 @@ def load(  # noqa: PLR0913 -- each is a setting of its own
         dims: Dimensions that the publisher states.
         trust_remote_code: Run the code that the model or its base brings, whoever wrote it.
         allow_pickle: Read weights in pickle's form, which can run code, where there are no others.
+        causal: Accept a model whose tokens see none of those behind them, for which `lasttoken` is the pooling.
         **settings: See `DenseRetriever`.
 
     Raises:
@@ -97,7 +99,8 @@ def load(  # noqa: PLR0913 -- each is a setting of its own
         )
 
     def wrong(model: SentenceTransformer) -> Iterator[str]:
-        yield from checks.one_way(model)
+        if not causal:
+            yield from checks.one_way(model)
         yield from checks.padding_problems(model.tokenizer)
         yield from checks.dimension_problems(model, dims)
 

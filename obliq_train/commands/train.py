@@ -275,6 +275,7 @@ def _seeds(text: str | None) -> tuple[int, ...]:
 
 def _train(recipe: Recipe, files: Mapping[str, Path], output: Path, *, fresh: bool, as_json: bool) -> None:
     from obliq_train import launching
+    from obliq_train.card import number
 
     with _stoppable():
         done = launching.run(recipe, output, files, fresh=fresh)
@@ -284,5 +285,5 @@ def _train(recipe: Recipe, files: Mapping[str, Path], output: Path, *, fresh: bo
     if as_json:
         show.payload({**done.manifest, "folder": str(done.folder), "evaluate": ask})
     else:
-        took = f"{done.steps:,} steps in {done.seconds:,.0f} s, loss {done.loss:.4f}"
+        took = f"{done.steps:,} steps in {done.seconds:,.0f} s, loss {number(done.loss)}"
         show.say(f"{done.folder}: {took}; evaluate it with: {ask}")

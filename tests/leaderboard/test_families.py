@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from obliq_eval.analyses.degeneracy import Degeneracy
 from obliq_eval.errors import UserError
 from obliq_eval.leaderboard import families, publish
 from obliq_eval.leaderboard.boards import load_tables
+from obliq_eval.leaderboard.submissions import load_submissions
 from obliq_eval.reference import open_task
 from obliq_eval.show import UNKNOWN
 from obliq_train import ablation, ablation_tables
@@ -24,9 +27,9 @@ from tests.leaderboard.test_site import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 TASKS = ("OBLIQ-Mini-Congress", "OBLIQ-Mini-Math")
+TASK = "OBLIQ-Mini-Writing"
 
 
 def row(name: str, seeds: list[list[float]], test: Any = None, p: float | None = None) -> ablation_tables.Row:
@@ -184,6 +187,24 @@ def test_a_number_that_does_not_follow_is_named(root: Path, what: str) -> None:
 def test_a_difference_that_is_missing_is_named(root: Path) -> None:
     edit(root, lambda family: first(family).update(difference=None))
     assert [row.problem.partition(":")[0] for row in families.verify(root) if not row.good] == ["difference"]
+
+
+def test_values_are_those_of_the_same_run_on_a_board(tmp_path: Path) -> None:
+    """A row that names a run which stands on a board has its values; a run that stands on none is not compared."""
+    boards, root = Path(__file__).parents[2] / "leaderboards", tmp_path / "boards"
+    for part in ("mini/bm25", "mini/minilm", "mini/families"):
+        shutil.copytree(boards / part, root / part)
+    file = root / families.FOLDER / "seeds.json"
+    found = json.loads(file.read_text("utf-8"))
+    rows = {row["member"]: row for row in found["tasks"][0]["rows"]}
+    ids = {one.about.system: one.manifest.run_id for one in load_submissions(root) if one.manifest.task == TASK}
+    assert rows["bm25"]["runs"] == [ids["bm25"]], "else nothing would be compared here"
+    assert all(row.good for row in families.verify(root))
+    rows["bm25"]["runs"] = [ids["minilm"]]
+    file.write_text(json.dumps(found), "utf-8")
+    (wrong,) = [row for row in families.verify(root) if not row.good]
+    assert wrong.system == "seeds: bm25"
+    assert "the values of its run on the board" in wrong.problem
 
 
 def test_values_of_other_queries_are_named(root: Path) -> None:

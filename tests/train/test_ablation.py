@@ -15,7 +15,7 @@ from obliq_eval.data.sources import load
 from obliq_eval.data.split import dev_queries
 from obliq_eval.errors import UserError
 from obliq_eval.records import Run
-from obliq_train import ablation, ablation_tables, recipe
+from obliq_train import ablation, ablation_tables, launching, recipe
 from obliq_train.ablation import Family
 from obliq_train.ablation_runs import Runs
 from obliq_train.rows import Passage, Row
@@ -145,10 +145,36 @@ def test_a_folder_of_something_else_is_not_taken_for_a_member(tmp_path: Path) ->
     folder.mkdir()
     with pytest.raises(UserError, match="is there and holds no finished training"):
         ablation.finished(own, folder)
-    (folder / "training.json").write_text(json.dumps({"digest": other.digest}), "utf-8")
+    told = {"digest": other.digest, "rows": {"sha256": "0"}}
+    (folder / "training.json").write_text(json.dumps(told), "utf-8")
     with pytest.raises(UserError, match="holds an adapter of another recipe"):
         ablation.finished(own, folder)
     assert ablation.finished(other, folder)
+
+
+def test_a_member_counts_as_finished_with_its_own_rows_and_weights_alone(tiny_training: Path) -> None:
+    """Its rows are compared as long as they are there; without them the recipe tells."""
+    own, output = recipe.read(str(tiny_training)), tiny_training.parent / "member"
+    launching.run(own, output, {})
+    assert ablation.finished(own, output)
+    rows = tiny_training.parent / "rows.jsonl"
+    lines = rows.read_text("utf-8").splitlines(keepends=True)
+    rows.write_text("".join(lines[1:]), "utf-8")
+    with pytest.raises(UserError, match="holds an adapter that was trained on other rows"):
+        ablation.finished(own, output)
+    rows.write_text("".join(lines), "utf-8")
+    assert ablation.finished(own, output)
+    weights = output / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    with pytest.raises(UserError, match="is not what the training wrote"):
+        ablation.finished(own, output)
+
+
+def test_what_cannot_be_judged_is_not_trained(tmp_path: Path, changes: list[str]) -> None:
+    other = f'evaluation.tasks=["{tmp_path / "nowhere"}"]'
+    with pytest.raises(UserError, match="nowhere"):
+        ablation.run("seeds", output=tmp_path / "out", changes=[*changes, other])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture

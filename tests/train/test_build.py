@@ -206,9 +206,25 @@ def test_targets_that_end_no_layers_name_are_refused_with_those_that_do() -> Non
     with pytest.raises(UserError) as refused:
         build.build(given.model_copy(update={"lora": lora}))
     assert str(refused.value) == (
-        "lora.targets names valeu, q_proj, which ends no layer's name in obliq/all-MiniLM-L6-v2; did you mean "
+        "lora.targets names valeu, q_proj, which ends the name of no layer that a vector is read from in "
+        "obliq/all-MiniLM-L6-v2; did you mean "
         '"value"?; its linear layers end in dense, key, query, value'
     )
+
+
+def test_a_target_that_no_vector_is_read_from_is_refused() -> None:
+    given = minilm()
+    lora = given.lora.model_copy(update={"targets": ("pooler.dense",)})
+    with pytest.raises(UserError, match=r"names pooler\.dense, which ends the name of no layer that a vector is read"):
+        build.build(given.model_copy(update={"lora": lora}))
+
+
+def test_a_base_in_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
+    first = build.origin(twin(tmp_path / "base")).identity
+    assert build.origin(twin(tmp_path / "base")).identity == first
+    config = tmp_path / "base" / "config.json"
+    config.write_text(config.read_text("utf-8") + "\n", "utf-8")
+    assert build.origin(twin(tmp_path / "base")).identity != first
 
 
 def test_a_length_beyond_the_bases_positions_is_refused() -> None:

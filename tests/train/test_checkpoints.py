@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from obliq_eval.errors import UserError
+from obliq_train import checkpoints
 from obliq_train.checkpoints import SEAL, Folder, claim, step_of, whole
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def test_a_checkpoint_counts_once_it_is_sealed_and_the_oldest_go(tmp_path: Path)
     "damage",
     [
         lambda place: (place / "weights").write_bytes(b"123"),
+        lambda place: (place / "weights").write_bytes(b"1243"),
         lambda place: (place / "weights").unlink(),
         lambda place: (place / "1_Pooling" / "config.json").unlink(),
         lambda place: (place / SEAL).unlink(),
@@ -98,6 +100,16 @@ def test_another_run_is_refused_with_what_differs(tmp_path: Path, change: dict[s
         claim(folder, {**MINE, **change})
     end = "give another --output, or --fresh to begin again"
     assert str(refused.value) == f"{tmp_path} is the run of another recipe or of other rows: {told}; {end}"
+
+
+def test_what_is_known_of_a_run_is_compared_before_the_rest(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    checkpoints.check(folder, {"digest": "1"})
+    assert not folder.identity.exists(), "nobody's yet, and still so"
+    claim(folder, MINE)
+    checkpoints.check(folder, {"digest": "1", "recipe": RECIPE})
+    with pytest.raises(UserError, match=r"schedule\.rate was 0\.001 and is 0\.002"):
+        checkpoints.check(folder, {"digest": "2", "recipe": {**RECIPE, "schedule": {"rate": 2e-3, "steps": 4}}})
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"digest": '])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from obliq_eval.errors import UserError
 from obliq_train.curves import Curves, Point, picture, read
 
 if TYPE_CHECKING:
@@ -57,15 +56,23 @@ def test_a_run_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
     assert read(tmp_path / "curves.jsonl") == POINTS[:2]
 
 
-def test_a_line_that_was_cut_short_is_passed_over_and_any_other_is_refused(tmp_path: Path) -> None:
+def test_what_is_damaged_is_passed_over(tmp_path: Path) -> None:
+    """A line that was cut short, of other keys, of other types, no JSON, nor text: no weight depends on a curve."""
     written(tmp_path, POINTS)
     path = tmp_path / "curves.jsonl"
     text = path.read_text("utf-8")
     path.write_text(text[:-10], "utf-8")
     assert read(path) == POINTS[:-1]
-    path.write_text(text.replace('"step": 3', '"steps": 3'), "utf-8")
-    with pytest.raises(UserError, match=r"curves.jsonl, line 4: no point of a curve; give --fresh"):
-        read(path)
+    assert '"step": 3, "epoch": 0.75' in text
+    for wrong in ('"steps": 3', '"step": "3"', '"step": [3', '"step": 3, "dev": [1]', '"step": 3, "rate": "low"'):
+        path.write_text(text.replace('"step": 3, "epoch": 0.75', wrong), "utf-8")
+        assert read(path) == [point for point in POINTS if point.step != 3]
+    path.write_bytes(b"\0" * 20 + b"\n\xff\xfe\n" + text.encode())
+    assert read(path) == POINTS
+    with Curves(path, tmp_path / "board", 4) as file:
+        assert file.points == POINTS[:5]
+    path.unlink()
+    assert read(path) == []
 
 
 def test_without_tensorboard_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -188,6 +188,32 @@ def test_a_part_may_use_some_documents_alone(tmp_path: Path, corpus: Path) -> No
         prepare(recipe(graph(corpus, only="decad=1800")), tmp_path / "none")
 
 
+def test_of_a_file_the_rows_about_some_documents_alone_may_be_used(tmp_path: Path, corpus: Path) -> None:
+    """Documents are named by their ids, in `pos` or beside it, or written out; the dose is drawn from what is left."""
+    texts = {row["_id"]: row["text"] for row in map(json.loads, corpus.read_text("utf-8").splitlines())}
+    told = [
+        {"query": "by id", "pos": ["d03"]},
+        {"query": "another's", "pos": ["d13"]},
+        {"query": "beside", "pos": ["a text"], "pos_ids": ["d04"]},
+        {"query": "written", "pos": [texts["d05"]], "neg": [texts["d06"]]},
+        {"query": "its negative is another's", "pos": [texts["d07"]], "neg": [texts["d17"]]},
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in told), "utf-8")
+    part = {"name": "own", "file": str(file), "corpus": str(corpus), "only": "decade=1800"}
+    found = prepare(recipe(part), tmp_path / "run")
+    assert {one.query.text for one in rows(found)} == {"by id", "beside", "written"}
+    assert {one.positives[0].text for one in rows(found)} == {texts["d03"], "a text", texts["d05"]}
+    other = prepare(recipe({**part, "only": "decade=1810"}), tmp_path / "run")
+    assert [one.query.text for one in rows(other)] == ["another's"]
+    assert len(rows(prepare(recipe({**part, "dose": 2}), tmp_path / "dose"))) == 2
+    with pytest.raises(UserError, match=r"the dose is 4, and .* has 3 different rows"):
+        prepare(recipe({**part, "dose": 4}), tmp_path / "dose")
+    file.write_text(json.dumps(told[1]) + "\n", "utf-8")
+    with pytest.raises(UserError, match=r"no row of .*rows\.jsonl is about documents with decade=1800"):
+        prepare(recipe(part), tmp_path / "none")
+
+
 def test_other_documents_are_other_rows(tmp_path: Path, corpus: Path) -> None:
     """Rows of some documents are not found again for others in the same folder."""
     once = rows(prepare(recipe(graph(corpus, only="decade=1800")), tmp_path / "run"))

@@ -87,6 +87,12 @@ def test_fewer_processes_than_the_recipe_was_written_for_are_told_of(tiny_traini
     assert "written for 8 devices, and 1 of them train: a step has 4 anchors, not 32" in done.stderr
 
 
+def launch(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
+    """Set what a launcher of two processes sets."""
+    for key, value in {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(key, value)
+
+
 @pytest.mark.parametrize("asked", ["nothing.toml", "the recipe"])
 def test_what_is_wrong_in_all_processes_is_told_by_the_first(
     tiny_training: Path, monkeypatch: pytest.MonkeyPatch, asked: str
@@ -101,9 +107,9 @@ def test_what_is_wrong_in_all_processes_is_told_by_the_first(
     monkeypatch.setattr("obliq_train.launching.time.sleep", ended)
     told = {}
     for rank in ("0", "1"):
-        monkeypatch.setenv("RANK", rank)
+        launch(monkeypatch, rank)
         given = str(tiny_training) if asked == "the recipe" else asked
-        told[rank] = CliRunner().invoke(app, ["train", given, "--file", "nobody=rows.jsonl"])
+        told[rank] = CliRunner().invoke(app, ["train", given, "--set", "nothing=1"])
     assert (told["0"].exit_code, told["0"].stderr.count("error: ")) == (2, 1)
     assert (told["1"].exit_code, told["1"].output) == (143, "")
     assert waited == [launching.PATIENCE]
@@ -111,9 +117,31 @@ def test_what_is_wrong_in_all_processes_is_told_by_the_first(
 
 def test_what_is_wrong_in_another_process_alone_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching, "PATIENCE", 0)
-    monkeypatch.setenv("RANK", "1")
+    launch(monkeypatch, "1")
     done = CliRunner().invoke(app, ["train", "nothing.toml"])
     assert (done.exit_code, done.stderr.count("error: ")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        ({"RANK": "1"}, ""),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2 in the environment, and no launcher has started this: unset it"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two' in the environment, and no number of processes"),
+        ({"ACCELERATE_MIXED_PRECISION": "bf16"}, "the launcher asks for mixed precision bf16, and the recipe for run"),
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, ""),
+    ],
+)
+def test_what_is_left_in_the_environment_says_nothing_or_is_refused(
+    tiny_training: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, str], refused: str
+) -> None:
+    """A rank of one process means nothing; accelerate would otherwise compute in another precision without a word."""
+    for key, value in told.items():
+        monkeypatch.setenv(key, value)
+    more = ["--set", "schedule.epochs=0.5"]
+    done = CliRunner().invoke(app, ["train", str(tiny_training), "-o", str(tiny_training.parent / "out"), *more])
+    assert (refused in done.stderr) if refused else ("evaluate it with" in done.stdout), done.output
+    assert done.exit_code == (2 if refused else 0)
 
 
 @pytest.mark.parametrize("more", [(), ("--ablate", "--data", "mini")], ids=["a recipe", "a family"])
@@ -127,7 +155,7 @@ def test_an_end_that_somebody_asks_for_has_the_status_of_its_signal(
 
     monkeypatch.setattr(launching, "run", stopped)
     for rank, told in (("0", 1), ("1", 0)):
-        monkeypatch.setenv("RANK", rank)
+        launch(monkeypatch, rank)
         done = CliRunner().invoke(app, ["train", "dose" if more else "obliq-ir-mini", *more, "-o", str(tmp_path)])
         assert (done.exit_code, done.stderr.count("stopped after step 1")) == (130, told)
 

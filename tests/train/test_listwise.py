@@ -181,7 +181,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
     listwise.train(own, rows, tmp_path / "parts")
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
     assert all(torch.equal(weight, second[name]) for name, weight in first.items())
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="is trained already"):
         listwise.train(own, rows, tmp_path / "whole")
 
 
@@ -202,6 +202,12 @@ def test_what_cannot_be_trained(tmp_path: Path, bases: dict[str, Path]) -> None:
         trainer.train(asked(bases["judge"]), rows, tmp_path / "out")
     with pytest.raises(UserError, match="names q_proj"):
         listwise.train(asked(bases["judge"], 'lora.targets=["q_proj"]'), rows, tmp_path / "out")
+    with pytest.raises(UserError, match=r"lora\.rank is 10,000, and no change of a layer"):
+        listwise.train(asked(bases["judge"], "lora.rank=10000"), rows, tmp_path / "out")
+    with pytest.raises(
+        UserError, match=r"document_length is 100,000, and .* positions for query and document together"
+    ):
+        listwise.train(asked(bases["judge"], "model.document_length=100000"), rows, tmp_path / "out")
     own = asked(bases["judge"])
     first, second = (listwise.build(own, building.origin(own), {})[0].state_dict() for _ in range(2))
     assert all(torch.equal(weight, second[name]) for name, weight in first.items())

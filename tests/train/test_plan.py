@@ -162,6 +162,16 @@ def test_an_unknown_architecture_leaves_the_memory_open(tmp_path: Path) -> None:
     assert any(note.startswith("memory is not known") and "nothing-known" in note for note in told.notes)
 
 
+def test_a_configuration_may_name_its_layers_otherwise(tmp_path: Path) -> None:
+    """DistilBERT says `hidden_dim` where others say `intermediate_size`."""
+    told = {"model_type": "distilbert", "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "vocab_size": 10}
+    (tmp_path / "config.json").write_text(json.dumps(told), "utf-8")
+    own = recipe(model=Base(base=str(tmp_path)), lora=Lora(rank=2, targets=("q_lin", "lin1")))
+    shape = shape_of(own)
+    assert (shape.hidden, shape.wide, shape.layers, shape.heads, shape.adapted) == (32, 48, 2, 4, 4)
+    assert shape.trained == 2 * 2 * ((32 + 32) + (32 + 48))
+
+
 def test_activations_follow_the_formula() -> None:
     """One device, 2 rows of 1 + 1 + 4 texts, all as long as the limits: 2 · (4 + 5 · 6) = 68 tokens.
 

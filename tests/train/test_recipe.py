@@ -148,7 +148,7 @@ def test_single_keys_are_changed(write: Callable[..., str], tmp_path: Path, monk
         ("part.graph.corpus=''", "part.graph: teacher needs the corpus"),
         ("part.graph.only=train", "part.graph.only is 'train', not FIELD=VALUE"),
         ("part.graph.only='part='", "part.graph.only is 'part=', not FIELD=VALUE"),
-        ("part.math.only='part=train'", "part.math.only is 'part=train', not FIELD=VALUE of a corpus that rows are bu"),
+        ("part.math.only='part=train'", "part.math.only is 'part=train', not FIELD=VALUE of a corpus"),
         ('leave_out.tasks=["t"]', "leave_out.tasks: no part has the task 't'; did you mean \"T\""),
         ('leave_out.parts=["maths"]', "leave_out.parts: no part has the name 'maths'; did you mean \"math\""),
         ('leave_out.parts=["math", "graph"]', "leave_out leaves no part to train on"),

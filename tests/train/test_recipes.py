@@ -146,7 +146,7 @@ MINI = [name for name in recipe.names() if name.startswith("mini-") or name == "
 INDUCTIVE = {"package:writing.jsonl", "OBLIQ-Mini-Math"}
 """Corpora that hold no passage of a person who is held out; `tests/test_mini_training.py` looks into the first."""
 RECOLLECTIONS = "package:congress.jsonl"
-"""Rows over that corpus, and over its part `train` alone; the same tests look into them."""
+"""Rows over that corpus; the same tests look into them."""
 
 
 @pytest.mark.parametrize("name", MINI)
@@ -167,8 +167,7 @@ def test_a_small_recipe_sees_nobody_who_is_held_out(name: str) -> None:
 
 def test_settings_are_chosen_without_the_persons_behind_dev_queries() -> None:
     for part in recipe.read("mini-dev").used:
-        built_of_all = part.corpus == "package:writing.jsonl" and part.file != RECOLLECTIONS
-        assert part.only == ("part=train" if built_of_all else "")
+        assert part.only == ("part=train" if part.corpus == "package:writing.jsonl" else "")
 
 
 def test_an_unknown_recipe_is_named_with_a_near_one() -> None:

@@ -34,6 +34,13 @@ def test_both_shapes_are_read_and_pairs_are_written(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("score", [10**400, float("inf"), float("nan"), True, "1", None])
+def test_what_is_no_finite_number_is_no_score(score: object) -> None:
+    told = {"query": "q", "pos": ["p"], "neg": ["n"], "scores": {"pos": [1], "neg": [score]}}
+    assert Row.of(told).scores is None
+    assert Row.of({**told, "scores": {"pos": [1], "neg": [-0.5]}}).scores == ([1], [-0.5])
+
+
 def test_single_strings_and_a_missing_neg_are_read() -> None:
     row = Row.of({"query": ["q"], "pos": "p"})
     assert row == Row(Passage("", "q"), (Passage("", "p"),))

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 from obliq_eval.cli import app
 from obliq_eval.errors import UserError
-from obliq_train import ablation, at_hand, launching
+from obliq_train import ablation, at_hand, trainer
 from obliq_train import recipe as recipes
+from obliq_train.checkpoints import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +110,8 @@ def test_beginning_again_removes_a_link_and_says_what_it_cannot_remove(
     target.mkdir()
     (target / "kept").touch()
     output.symlink_to(target)
-    launching.clear(output)
+    folder = Folder.beside(output)
+    trainer.clear(folder, output)
     assert (target / "kept").is_file()
     assert not output.is_symlink()
     (beside / "checkpoints").mkdir(parents=True)
@@ -118,10 +120,69 @@ def test_beginning_again_removes_a_link_and_says_what_it_cannot_remove(
     def busy(place: Path) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy", str(place))
 
-    monkeypatch.setattr("obliq_train.launching.shutil.rmtree", busy)
+    monkeypatch.setattr("obliq_train.trainer.shutil.rmtree", busy)
     with pytest.raises(UserError, match=r"cannot remove .*/checkpoints: Device or resource busy"):
-        launching.clear(output)
+        trainer.clear(folder, output)
     assert (beside / "run.json").is_file()
+
+
+def test_beginning_again_removes_nothing_that_it_does_not_know_or_before_it_can_begin(tiny_training: Path) -> None:
+    """Neither checkpoints that no run of ours wrote, nor an adapter whose base has gone since."""
+    output = tiny_training.parent / "adapter"
+    foreign = tiny_training.parent / "adapter-run" / "checkpoints" / "mine"
+    foreign.mkdir(parents=True)
+    assert "no run.json says that" in refused(tiny_training, "-o", output, "--fresh")
+    assert foreign.is_dir()
+    foreign.rmdir()
+    assert run(tiny_training, "-o", output).exit_code == 0
+    assert "no layer that a vector is read from" in refused(
+        tiny_training, "-o", output, "--fresh", "--set", 'lora.targets=["nothing"]'
+    )
+    assert (output / "adapter_model.safetensors").is_file()
+    assert (tiny_training.parent / "adapter-run" / "run.json").is_file()
+
+
+@pytest.mark.parametrize("place", [".", "..", "/"])
+def test_an_output_needs_a_name(tiny_training: Path, place: str) -> None:
+    assert "no folder of its own" in refused(tiny_training, "-o", place)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("model.query_length=2", "model.query_length is 2, and the special tokens of"),
+        ("lora.rank=100000000", "lora.rank is 100,000,000, and no change of a layer"),
+        ("batch.per_device=1", ""),
+    ],
+)
+def test_what_could_teach_nothing_is_refused_before_anything_is_written(
+    tiny_training: Path, change: str, told: str
+) -> None:
+    """One row is a contrast as long as it has negatives."""
+    output = tiny_training.parent / "adapter"
+    if told:
+        assert told in refused(tiny_training, "-o", output, "--set", change)
+        assert not output.exists()
+    else:
+        assert run(tiny_training, "-o", output, "--set", change).exit_code == 0
+
+
+def test_one_row_without_negatives_is_no_contrast(tiny_training: Path) -> None:
+    rows = tiny_training.parent / "rows.jsonl"
+    told = [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
+    rows.write_text("".join(json.dumps({**row, "neg": []}) + "\n" for row in told), "utf-8")
+    for more in ((), ("--dry-run",)):
+        assert "an anchor is contrasted with nothing" in refused(
+            tiny_training, "-o", tiny_training.parent / "adapter", "--set", "batch.per_device=1", *more
+        )
+
+
+def test_an_adapter_that_has_learnt_nothing_is_not_written(tiny_training: Path) -> None:
+    """The only step of a warm-up has the rate 0."""
+    output = tiny_training.parent / "adapter"
+    told = refused(tiny_training, "-o", output, "--set", "schedule.epochs=0.1", "--set", "schedule.warmup=0.9")
+    assert "nothing was learnt in 1 step, and no adapter is written" in told
+    assert not output.exists()
 
 
 def test_checkpoints_of_another_recipe_are_refused(tiny_training: Path) -> None:

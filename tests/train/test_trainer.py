@@ -151,8 +151,8 @@ def test_a_signal_ends_the_run_after_its_step_and_the_same_command_goes_on(
     assert steps_of(output) == [1, 2, 3, 4, 5]
 
 
-def test_checkpoints_hold_the_adapter_alone_and_one_that_is_cut_short_is_passed_over(
-    toy: Toy, tiny_training: Path
+def test_checkpoints_hold_the_adapter_alone_and_a_damaged_one_is_passed_over(
+    toy: Toy, tiny_training: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, data = toy(*LONG)
     output = tiny_training.with_name("out")
@@ -168,11 +168,13 @@ def test_checkpoints_hold_the_adapter_alone_and_one_that_is_cut_short_is_passed_
     expected = adapter(output)
     shutil.rmtree(output)
     cut = folder.checkpoints / "checkpoint-12" / "optimizer.pt"
-    cut.write_bytes(cut.read_bytes()[:-1])
+    cut.write_bytes(cut.read_bytes()[:-1] + b"\1")  # as long as before
     (folder.part / "checkpoint-16").mkdir(parents=True)
     assert folder.broken() == ["checkpoint-12"]
     assert folder.newest() == folder.checkpoints / "checkpoint-8"
+    (folder.path / "curves.jsonl").unlink()
     trainer.train(recipe, data, output)
+    assert "checkpoint-12 passed over: not what was written" in capsys.readouterr().err
     assert adapter(output) == expected
     assert names(output) == ["checkpoint-12", "checkpoint-8"]
     assert folder.newest() == folder.checkpoints / "checkpoint-12"
@@ -275,9 +277,9 @@ def test_an_output_that_is_there_is_refused_before_anything_is_done(toy: Toy, ti
     output = tiny_training.with_name("out")
     output.mkdir()
     (output / "notes.txt").write_text("mine", "utf-8")
-    with pytest.raises(UserError, match="is there already: give another --output"):
+    with pytest.raises(UserError, match="is there already, and is no adapter of `obliq train`"):
         trainer.train(recipe, data, output)
-    assert not trainer.run_folder(output).exists()
+    assert not checkpoints.Folder.beside(output).path.exists()
 
 
 def test_a_second_process_with_the_same_output_is_refused(toy: Toy, tiny_training: Path) -> None:
@@ -285,7 +287,7 @@ def test_a_second_process_with_the_same_output_is_refused(toy: Toy, tiny_trainin
 
     recipe, data = toy()
     output = tiny_training.with_name("out")
-    beside = trainer.run_folder(output)
+    beside = checkpoints.Folder.beside(output).path
     beside.mkdir()
     with FileLock(beside / ".lock"), pytest.raises(UserError, match="another process is training"):
         trainer.train(recipe, data, output)
