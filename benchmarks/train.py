@@ -2,11 +2,12 @@
 
 Rows are made of the bundled Mini-Writing corpus: half of them two passages, as from a graph; half a passage's longest
 sentence and the rest of it. No passage stands in two rows, so that there is no false negative and both minimise the
-same thing. The peer is CachedMultipleNegativesRankingLoss with its sub-batches of 32 texts of one column; ours gets
-sub-batches of as many tokens as 32 texts of full length have. Both cut at 256 tokens, take 32 rows a step in the same
-order, start from the same adapter, and run in turns, each run in a process of its own. The first step of each run is
-not counted. Losses are compared at each step: ours and the peer's with one seed, whose difference is dropout and
-rounding, and the peer's with two seeds.
+same thing. Both are driven by sentence-transformers' trainer, so that loss and collation differ and nothing else. The
+peer is CachedMultipleNegativesRankingLoss with its sub-batches of 32 texts of one column; ours gets sub-batches of as
+many tokens as 32 texts of full length have. Both cut at 256 tokens, take 32 rows a step in the same order, start from
+the same adapter, and run in turns, each run in a process of its own. The first step of each run is not counted. Losses
+are compared at each step: ours and the peer's with one seed, whose difference is dropout and rounding, and the peer's
+with two seeds.
 
     python benchmarks/train.py [--steps N] [--seeds N] [--device cuda] [--threads N] [--clock cpu] [--precision fp32]
                                [--rows N] [--length N] [--sub-batch-tokens N]

@@ -380,6 +380,8 @@ def go(
         else:
             trainer.train(resume_from_checkpoint=None if start is None else str(start))
             if trainer.state.global_step < total:
+                if not asked.signal:
+                    raise RuntimeError(f"the trainer ended after step {trainer.state.global_step} of {total}")
                 raise Stopped(
                     f"stopped after step {trainer.state.global_step} of {total} by "
                     f"{signal.Signals(asked.signal).name}; {kept(folder)}",
@@ -434,7 +436,8 @@ def manifest_of(
         "texts": dict(texts.counts),
         "steps": total,
         "processes": args.world_size,
-        "contrast": recipe.batch.per_device * (args.world_size if recipe.loss.gather else 1),
+        "contrast": _contrasted(recipe, args.world_size),
+        "accumulation": recipe.batch.accumulation,
         "seed": recipe.run.seed,
         "seconds": found[-1].seconds if found else 0.0,
         "loss": losses[-1] if losses else None,
@@ -443,6 +446,13 @@ def manifest_of(
         "hardware": hardware(),
         "created": now(),
     }
+
+
+def _contrasted(recipe: Recipe, processes: int) -> int | None:
+    """Return how many rows' documents an anchor is contrasted with; accumulation never adds to them."""
+    if recipe.loss.kind == "margin-mse":
+        return None
+    return recipe.batch.per_device * (processes if recipe.loss.gather else 1)
 
 
 def _more_versions() -> dict[str, str]:

@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import mteb
 import numpy as np
@@ -14,14 +16,12 @@ import pytest
 
 from obliq_eval.catalogue import resolve, to_meta
 from obliq_eval.errors import MissingExtraError, UserError
+from obliq_eval.reference import open_task
 from obliq_models import loading
 from obliq_models.naming import find
 from obliq_models.retrievers import mini
 from obliq_models.specs import read_spec
 from obliq_train import recipe, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALIAS = "obliq-ir-mini"
 TEXTS = ["the cat sat on a mat", "dogs", "Fellow-citizens of the Senate: the finances of the Union are sound. " * 30]
@@ -38,6 +38,25 @@ def base() -> Any:
 @pytest.fixture(scope="module")
 def model(base: Any) -> Any:
     return loading.load(resolve(ALIAS), "cpu")
+
+
+def test_the_card_tells_the_scores_that_stand_on_the_boards() -> None:
+    """On queries that the model may be judged by, beside its base's."""
+    boards = Path(__file__).parents[2] / "leaderboards" / "mini"
+    facts = json.loads((mini.FOLDER / "training.json").read_text("utf-8"))
+    card = (mini.FOLDER / "README.md").read_text("utf-8")
+    assert [(one["task"], one["queries"]) for one in facts["scores"]] == [
+        ("OBLIQ-Mini-Writing", "held-out"), ("OBLIQ-Mini-Math", "test"), ("OBLIQ-Mini-Congress", "test"),
+    ]  # fmt: skip
+    for one in facts["scores"]:
+        asked = open_task(one["task"], one["queries"]).main.queries
+        assert one["n"] == len(asked)
+        for system, scores in ((ALIAS, one), ("minilm", one["base"])):
+            told = json.loads((boards / system / one["task"] / "scores.json").read_text("utf-8"))["judgments"]["gold"]
+            for measure in ("ndcg@10", "recall@100"):
+                known = dict(zip(told["queries"], told["values"][measure], strict=True))
+                assert scores[measure] == pytest.approx(fmean(known[query] for query in asked), abs=1e-12)
+                assert f" {scores[measure]:.4f} |" in card
 
 
 def test_vectors_are_those_of_the_plain_route_to_the_bit(base: Any, model: Any, tmp_path: Path) -> None:

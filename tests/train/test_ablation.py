@@ -18,6 +18,7 @@ from obliq_eval.records import Run
 from obliq_train import ablation, ablation_tables, launching, recipe
 from obliq_train.ablation import Family
 from obliq_train.ablation_runs import Runs
+from obliq_train.data import missing
 from obliq_train.rows import Passage, Row
 from tests.train.tiny import write_cross_encoder
 
@@ -126,6 +127,41 @@ def test_every_member_is_a_recipe() -> None:
     assert set(ablation._references(ablation.FAMILIES["dose"], None)) >= {
         "no-distillation", "dose-full-blend", "dose-full-replace",
     }  # fmt: skip
+
+
+ON_MINI: dict[str, dict[str, str]] = {
+    "teacher-graph": dict.fromkeys(("random-graph", "k1", "k3", "k10", "second-teacher", "no-distillation"), "")
+    | {"k5": "same", "decade": "", "own-graph": "", "transductive": ""},
+    "dose": dict.fromkeys(("no-distillation", "dose-full-blend", "dose-2048", "dose-256"), "")
+    | {"dose-full-replace": "no part has the name 'writing'"},
+    "losses": dict.fromkeys(("margin-mse", "hybrid-loss"), "needs a cross-encoder's scores in every row"),
+    "leave-out-task": dict.fromkeys(("leave-out-math", "leave-out-writing", "leave-out-congress"), "")
+    | {"leave-out-twitter": "no part has the task 'OBLIQ-Twitter'"},
+    "leave-out-mechanism": dict.fromkeys(("leave-out-analogue", "leave-out-tip-of-the-tongue"), "")
+    | {"leave-out-descriptive": "no part has the mechanism 'descriptive'"},
+    "lens": dict.fromkeys(("generic-lens", "second-generator"), "it changes the part 'twitter'"),
+    "context": {"context-2048": ""},
+    "seeds": {},
+    "anchor": {"document-anchors": "same"},
+}  # fmt: skip
+"""What becomes of each member of a family on small data: it is run, has the control's recipe, or why it cannot be."""
+
+
+@pytest.mark.parametrize("family", ablation.FAMILIES)
+def test_what_a_family_can_run_on_small_data(family: str) -> None:
+    first = ablation._read("obliq-ir-mini", "obliq-ir-mini", "mini", (), (0,))
+    told, found = dict[str, str](), [first]
+    for full in ablation._references(ablation.FAMILIES[family], "mini"):
+        name = ablation._short(full, "mini")
+        try:
+            found.append(ablation._read(name, full, "mini", (), (0,)))
+            told[name] = "; ".join(missing(found[-1].recipes[0], {}))
+        except UserError as error:
+            told[name] = str(error)
+    told |= dict.fromkeys(ablation._same(found), "same")
+    assert told.keys() == ON_MINI[family].keys()
+    for name, expected in ON_MINI[family].items():
+        assert (expected in told[name]) if expected else not told[name]
 
 
 def test_what_is_asked_for_wrongly(tmp_path: Path) -> None:

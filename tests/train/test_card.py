@@ -100,6 +100,21 @@ def test_a_model_of_the_table_is_named_where_it_reads_texts_as_the_recipe_does()
         assert "-m mini.toml`" in card.text(other, FACTS, "mini", HUB)
 
 
+def test_scores_that_were_measured_afterwards_are_told() -> None:
+    known = {"task": "T", "queries": "held-out", "n": 101, "ndcg@10": 0.125, "recall@100": 0.5}
+    known["base"] = {"ndcg@10": 0.1, "recall@100": 0.25}
+    text = card.text(recipe(), {**FACTS, "scores": [known]}, "mini", HUB)
+    assert "| T | held-out | 101 | 0.1250 | 0.5000 | 0.1000 | 0.2500 |" in text
+
+
+def test_a_licence_is_an_identifier_where_it_begins_with_one() -> None:
+    for licence, told in (
+        ("Apache-2.0; the texts are in the public domain", 'license: "apache-2.0"\n'),
+        ("ask me", 'license: "other"\nlicense_name: "ask me"\n'),
+    ):
+        assert told in card.text(recipe(licence=licence), FACTS, "mini", HUB)
+
+
 def test_what_is_not_known_is_said_to_be_so() -> None:
     text = card.text(recipe(licence="", risk=""), {**FACTS, "dev": {}, "processes": 2}, "mini", "some/base")
     assert "license:" not in text

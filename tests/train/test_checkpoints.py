@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RECIPE = {"schedule": {"rate": 1e-3, "steps": 4}, "part": [{"name": "a", "dose": 5}, {"name": "b", "dose": None}]}
-MINE = {"digest": "1", "rows": "r", "edges": {"a": "e"}, "processes": 1, "recipe": RECIPE}
+MINE = {"digest": "1", "rows": "r", "edges": {"a": "e"}, "base": "b", "processes": 1, "recipe": RECIPE}
 
 
 def write(folder: Folder, step: int) -> None:
@@ -91,6 +91,7 @@ def test_the_same_run_is_let_in_again(tmp_path: Path) -> None:
         ({"rows": "s"}, "the rows"),
         ({"edges": {"a": "f"}}, "the edges"),
         ({"processes": 2}, "processes was 1 and is 2"),
+        ({"base": "c"}, 'base was "b" and is "c"'),
     ],
 )  # fmt: skip
 def test_another_run_is_refused_with_what_differs(tmp_path: Path, change: dict[str, object], told: str) -> None:

@@ -11,9 +11,11 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -27,7 +29,6 @@ from obliq_train.watch import Asked, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     Toy = Callable[..., tuple[Recipe, Data]]
 
@@ -217,6 +218,140 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_is_kept(
     assert adapter(output) == adapter(tiny_training.with_name("whole"))
 
 
+def test_a_disk_that_is_full_at_the_last_write_is_one_sentence_and_costs_no_step(
+    toy: Toy, tiny_training: Path, at_step: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The libraries that write weights and tokens raise errors of their own kinds."""
+    recipe, data = toy("schedule.steps=3")
+    output = tiny_training.with_name("out")
+    save = building.save
+
+    def full(model: Any, folder: Path, weights: Any = None) -> None:
+        if "checkpoints" not in str(folder):
+            raise Exception("I/O error: No space left on device (os error 28)")  # noqa: TRY002 -- as tokenizers does
+        save(model, folder, weights)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(building, "save", full)
+        with pytest.raises(UserError, match=r"cannot write .*out: I/O error: No space left .*; free space, and give"):
+            trainer.train(recipe, data, output)
+    assert not output.exists()
+    at_step(1, lambda: pytest.fail("a step was made"))
+    assert trainer.train(recipe, data, output).steps == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "falls"),
+    [
+        ("linear", lambda done: 1 - done),
+        ("cosine", lambda done: (1 + math.cos(math.pi * done)) / 2),
+        ("constant", lambda _: 1.0),
+    ],
+)
+def test_the_rate_rises_and_falls_as_the_recipe_says(
+    toy: Toy, tiny_training: Path, shape: str, falls: Callable[[float], float]
+) -> None:
+    """12 steps, of which a quarter warm up: 0, 1/3 and 2/3 of the rate, then the whole in step 4."""
+    recipe, data = toy("schedule.epochs=2", "schedule.warmup=0.25", f"schedule.shape={shape}")
+    done = trainer.train(recipe, data, tiny_training.with_name("out"))
+    rates = [point.rate for point in curves.read(done.curves)]
+    expected = [1e-3 * n / 3 for n in range(3)] + [1e-3 * falls(n / 9) for n in range(9)]
+    assert rates == pytest.approx(expected, abs=1e-12)
+
+
+def test_decay_and_clip_are_the_recipes(toy: Toy, tmp_path: Path) -> None:
+    recipe, _ = toy("schedule.weight_decay=0.25", "schedule.clip=0.5", "run.seed=7")
+    args = trainer.arguments(recipe, checkpoints.Folder(tmp_path))
+    assert (args.weight_decay, args.max_grad_norm, args.seed, args.data_seed) == (0.25, 0.5, 7, 7)
+
+
+def test_rows_that_fill_no_batch_and_batches_that_fill_no_step(toy: Toy, tiny_training: Path) -> None:
+    """27 rows are six batches of 4; two by two three steps an epoch; an epoch and a half are five."""
+    recipe, data = toy("batch.accumulation=2", "schedule.epochs=1.5")
+    lines = data.rows.read_text("utf-8").splitlines(keepends=True)
+    data.rows.write_text("".join([*lines, *(line.replace("whales", "kings") for line in lines[:3])]), "utf-8")
+    done = trainer.train(recipe, data, tiny_training.with_name("out"))
+    assert done.steps == trainer.steps(recipe, 27) == 5
+    assert steps_of(done.folder) == [1, 2, 3, 4, 5]
+    assert (done.manifest["contrast"], done.manifest["accumulation"]) == (4, 2)
+
+
+@pytest.mark.parametrize("kind", ["margin-mse", "hybrid"])
+def test_margins_are_learnt_through_the_trainer(toy: Toy, tiny_training: Path, kind: str) -> None:
+    """Every other row has one negative where the others have two."""
+    recipe, data = toy(f"loss.kind={kind}", "schedule.epochs=8", "schedule.rate=1e-2")
+    rows = [json.loads(line) for line in data.rows.read_text("utf-8").splitlines()]
+    for number, row in enumerate(rows):
+        row["neg"] = row["neg"][: 1 + number % 2]
+        row["scores"] = {"pos": [1.0], "neg": [0.5, 0.25][: len(row["neg"])]}
+    data.rows.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    done = trainer.train(recipe, data, tiny_training.with_name("out"))
+    losses = [point.loss or 0 for point in curves.read(done.curves)]
+    assert sum(losses[-6:]) < 0.9 * sum(losses[:6])
+    assert done.manifest["contrast"] == (None if kind == "margin-mse" else 4)
+
+
+PAPERS = (
+    "model.trust_remote_code=true", "model.query_length=32", "model.document_length=48", "batch.per_device=4",
+    "batch.accumulation=1", "batch.devices=1", "run.save_steps=1", "run.log_steps=1", "schedule.rate=1e-2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16-autocast"])
+def test_the_papers_recipe_trains_on_a_twin_of_its_base(
+    tiny_training: Path, write_task: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """Code that the base brings, seven layers in each block, prefixes, bfloat16; stopped after step 2, and resumed."""
+    from sentence_transformers import SentenceTransformer
+
+    from obliq_eval.demo.twin_llama import write_base
+    from obliq_models.loading import encoder_of, load
+    from obliq_models.naming import find
+    from obliq_train.serving import named
+
+    base = tiny_training.with_name("llama")
+    base.mkdir()
+    write_base(base, 64)
+    files = {file.name: file.read_bytes() for file in base.iterdir()}
+    corpus = {f"d{n}": f"whales sing of winter night {n}" for n in range(10)}
+    task = write_task(corpus, {f"q{n}": corpus[f"d{n}"] for n in range(10)}, {f"q{n}": {f"d{n}": 1} for n in range(10)})
+    recipe = read("obliq-ir-3b", [f"model.base={base}", f"run.precision={precision}",
+                                  f'evaluation.tasks=["{task}"]', *PAPERS])  # fmt: skip
+    data, output = Data(tiny_training.with_name("rows.jsonl"), {}, {}), tiny_training.with_name("out")
+    whole = trainer.train(recipe, data, tiny_training.with_name("whole"))
+    real, calls = stepping.Trainer.training_step, list[int]()
+
+    def step(self: Any, *given: Any, **settings: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return real(self, *given, **settings)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(stepping.Trainer, "training_step", step)
+        with pytest.raises(trainer.Stopped, match="stopped after step 2 of 6"):
+            trainer.train(recipe, data, output)
+    done = trainer.train(recipe, data, output)
+    assert adapter(output) == adapter(whole.folder)
+    weights = load_file(output / building.WEIGHTS)
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16 if precision == "bf16" else torch.float32}
+    assert len(weights) == 2 * 2 * 7
+    assert all(bool(weight.any()) for name, weight in weights.items() if "lora_B" in name)
+    assert {file.name: file.read_bytes() for file in base.iterdir()} == files
+    assert list(done.manifest["dev"]) == ["0", "6"]
+    text, content = named(recipe, output)
+    Path(text).write_text(content, "utf-8")
+    encoder = encoder_of(load(find(text), "cpu"))
+    assert encoder is not None
+    plain = SentenceTransformer(str(output), device="cpu", trust_remote_code=True)
+    if precision == "bf16":
+        plain.to(torch.bfloat16)
+    for role, encode in (("query", plain.encode_query), ("document", plain.encode_document)):
+        ours, theirs = encoder.encode(["whales sing of taxes"], role).vectors, encode(["whales sing of taxes"])  # type: ignore[arg-type]
+        lengths = np.linalg.norm(ours) * np.linalg.norm(theirs)
+        assert float((ours * theirs).sum()) / lengths > 0.999
+
+
 def test_a_loss_that_is_no_number_ends_the_run_and_is_never_saved(toy: Toy, tiny_training: Path) -> None:
     """The first step's rate is 0; the second makes weights of 1e38, whose products are infinite."""
     recipe, data = toy("schedule.steps=6", "run.save_steps=1", "schedule.rate=1e38", "schedule.warmup=0.2")
@@ -357,6 +492,24 @@ def test_steps(rows: int, processes: int, changes: dict[str, int], expected: int
     table = {"name": "r", "purpose": "a test", "model": {"base": "x"}, "schedule": {"epochs": 1.0}}
     recipe = Recipe.model_validate({**table, "batch": {"per_device": 4, **changes}})
     assert trainer.steps(recipe, rows, processes) == expected
+
+
+def test_each_epoch_has_every_row_once_in_an_order_of_its_own() -> None:
+    """10 rows in batches of 4: two are left over, others in each epoch; seed and epoch alone decide."""
+
+    def batches(seed: int, epoch: int) -> list[list[int]]:
+        order = stepping.Shuffled(range(10), 4, drop_last=True, seed=seed)  # type: ignore[arg-type]
+        order.set_epoch(epoch)
+        assert len(order) == 2
+        return list(order)
+
+    found = batches(3, 0)
+    assert [len(one) for one in found] == [4, 4]
+    assert len({row for one in found for row in one} & set(range(10))) == 8
+    assert batches(3, 0) == found
+    assert batches(3, 1) != found
+    assert batches(4, 0) != found
+    assert {row for epoch in range(20) for one in batches(3, epoch) for row in one} == set(range(10))
 
 
 def test_too_few_rows_for_a_batch_are_refused() -> None:
