@@ -87,6 +87,7 @@ def _loading(recipe: Recipe, name: str) -> str:
     told, file = named(recipe, Path(name))
     beside = f", where `{told}` beside this folder holds:\n\n```toml\n{file}```" if file else "."
     return (
+        f"`{name}` is this folder; the base comes from where the adapter's configuration says.\n\n"
         "```python\n"
         "from sentence_transformers import SentenceTransformer\n\n"
         f'model = SentenceTransformer("{name}"{trust})\n'
