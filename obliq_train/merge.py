@@ -346,6 +346,7 @@ def _licence(source: Repository) -> str:
 
     path = source.file("README.md")
     try:
-        return str(ModelCard.load(path).data.license or "") if path is not None else ""
+        told = ModelCard.load(path).data if path is not None else None
+        return str((told.license_name if told.license == "other" else told.license) or "") if told else ""
     except (OSError, ValueError):
         return ""

@@ -37,13 +37,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=[] if page.name == "README.md" else [pytest.mark.slow], id=page.stem)
-        for page in DOCS.PAGES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", DOCS.PAGES, ids=[page.stem for page in DOCS.PAGES])
 def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     steps = DOCS.steps(page.read_text(encoding="utf-8"))
     assert sum(bool(step.command) for step in steps) >= 5

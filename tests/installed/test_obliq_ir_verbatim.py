@@ -62,6 +62,7 @@ def stored(home: Path, data: Path, revision: str, name: str) -> runs.Manifest:
     return entry.manifest
 
 
+@pytest.mark.slow
 def test_obliq_ir_runs_verbatim_and_its_result_carries_both_commits(
     installed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

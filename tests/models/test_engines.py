@@ -231,6 +231,7 @@ def test_without_ray_the_extra_is_named(model: Callable[..., Any], monkeypatch: 
         list(RayEngine(model().origin).encode(iter([(0, ["a"])]), JOB))
 
 
+@pytest.mark.slow
 def test_ray_makes_the_same_bytes_though_a_worker_is_killed(
     model: Callable[..., Any], alone: Embeddings, tmp_path: Path
 ) -> None:

@@ -171,7 +171,7 @@ def test_the_packaged_adapter_is_folded_by_its_name(place: Path, tmp_path: Path)
     assert done.dtype == "float32"
     assert done.change.first == done.change.queries
     card = (tmp_path / "whole" / "README.md").read_text("utf-8")
-    assert "- Licence of the adapter: Apache-2.0; the passages are works of the United States government" in card
+    assert "- Licence of the adapter: apache-2.0\n" in card
     assert "- Terms of the base, which hold as well: apache-2.0\n" in card
 
 

@@ -40,6 +40,7 @@ def test_what_ships_was_made_by_the_recipe_that_ships() -> None:
     assert len((FOLDER / "curves.jsonl").read_text("utf-8").splitlines()) == told["steps"]
 
 
+@pytest.mark.slow
 def test_a_shortened_recipe_trains(tmp_path: Path) -> None:
     """128 rows of 24 tokens, of what ships alone, 16 steps; the adapter has the layers of the one that ships."""
     recipe = recipes.read("obliq-ir-mini", SHORT)
