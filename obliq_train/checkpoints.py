@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.errors import SHOWN, UserError
@@ -101,6 +102,11 @@ def whole(checkpoint: Path) -> bool:
         return bool(hashes) and all(sha256(checkpoint / name) == told for name, told in hashes.items())
     except (OSError, ValueError, AttributeError, UserError):
         return False
+
+
+def why(error: Exception) -> str:
+    """Return why something could not be written, in a few words, whatever kind of error a library raises for it."""
+    return shorten(str(getattr(error, "strerror", None) or error), 200, placeholder=" …") or type(error).__name__
 
 
 def step_of(checkpoint: Path) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +12,7 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from transformers import PrinterCallback
 
 from obliq_eval.errors import UserError
-from obliq_train import build, sharded
+from obliq_train import build, checkpoints, sharded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,8 +119,8 @@ class Trainer(SentenceTransformerTrainer):
         except Exception as error:
             self.folder.begin()
             raise UserError(
-                f"cannot save step {step} in {self.folder.checkpoints}: {_why(error)}; free space, and give the same "
-                f"command again; {kept(self.folder)}"
+                f"cannot save step {step} in {self.folder.checkpoints}: {checkpoints.why(error)}; free space, and give "
+                f"the same command again; {kept(self.folder)}"
             ) from error
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -166,7 +165,3 @@ def kept(folder: Folder) -> str:
     if newest is None:
         return "no checkpoint had been written"
     return f"the last good checkpoint is {newest}, and the same command goes on from it"
-
-
-def _why(error: Exception) -> str:
-    return shorten(str(getattr(error, "strerror", None) or error), 200, placeholder=" …") or type(error).__name__

@@ -11,7 +11,6 @@ import signal
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval import show
@@ -486,9 +485,9 @@ def saving(output: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        why = shorten(str(getattr(error, "strerror", None) or error), 200, placeholder=" …") or type(error).__name__
         raise UserError(
-            f"cannot write {output}: {why}; free space, and give the same command again: it goes on from its last step"
+            f"cannot write {output}: {checkpoints.why(error)}; free space, and give the same command again: it goes on "
+            "from its last step"
         ) from error
 
 
