@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -16,10 +17,10 @@ from obliq_train.provenance import sha256
 from obliq_train.recipe_files import flat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 SEAL = "whole.json"
-"""Written last into a checkpoint: the SHA-256 of each of its files."""
+"""Written last into a checkpoint: the size and the SHA-256 of each of its files."""
 PART = ".part"
 _NAME = re.compile(r"checkpoint-(\d+)")
 _MISSING = object()
@@ -51,17 +52,32 @@ class Folder:
         return self.path / "checkpoints"
 
     @property
+    def curves(self) -> Path:
+        """The file of loss, rate and dev scores."""
+        return self.path / "curves.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Where TensorBoard finds them."""
+        return self.path / "tensorboard"
+
+    @property
     def part(self) -> Path:
         """Where a checkpoint is before it is whole."""
         return self.checkpoints / PART
 
     def newest(self) -> Path | None:
         """Return the newest whole checkpoint, or None; what was cut short or damaged is passed over."""
-        return next((path for _, path in sorted(self._all(), reverse=True) if whole(path)), None)
+        return self.resumed()[0]
 
-    def broken(self) -> list[str]:
-        """Return the names of the checkpoints that are passed over."""
-        return [path.name for _, path in sorted(self._all()) if not whole(path)]
+    def resumed(self) -> tuple[Path | None, list[str]]:
+        """Return the newest whole checkpoint, or None, and the names of the newer ones that are passed over."""
+        broken: list[str] = []
+        for _, path in sorted(self._all(), reverse=True):
+            if whole(path):
+                return path, broken
+            broken.append(path.name)
+        return None, broken
 
     def begin(self) -> None:
         """Remove what a process that was killed has left of an unfinished checkpoint."""
@@ -79,13 +95,13 @@ class Folder:
         """
         name = f"checkpoint-{step}"
         made, target = self.part / name, self.checkpoints / name
-        hashes = {str(file.relative_to(made)): sha256(file) for file in sorted(made.rglob("*")) if file.is_file()}
-        (made / SEAL).write_text(json.dumps(hashes, indent=2) + "\n", "utf-8")
+        files = sorted(file for file in made.rglob("*") if file.is_file())
+        seal = {str(file.relative_to(made)): {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files}
+        (made / SEAL).write_text(json.dumps(seal, indent=2) + "\n", "utf-8")
         shutil.rmtree(target, ignore_errors=True)  # one that was not whole
         made.rename(target)
         shutil.rmtree(self.part, ignore_errors=True)
-        done = sorted(self._all())
-        for _, path in [(n, path) for n, path in done if whole(path)][:-most]:
+        for path in [path for _, path in sorted(self._all()) if complete(path)][:-most]:
             shutil.rmtree(path, ignore_errors=True)
         return target
 
@@ -97,10 +113,19 @@ class Folder:
 
 def whole(checkpoint: Path) -> bool:
     """Tell whether a checkpoint's files are all there, and what they were when it was written."""
+    return _sealed(checkpoint, lambda file, told: sha256(file) == told["sha256"])
+
+
+def complete(checkpoint: Path) -> bool:
+    """Tell whether a checkpoint's files are all there, and as long as they were; gigabytes are not read for it."""
+    return _sealed(checkpoint, lambda file, told: file.stat().st_size == told["bytes"])
+
+
+def _sealed(checkpoint: Path, same: Callable[[Path, Mapping[str, Any]], bool]) -> bool:
     try:
-        hashes = json.loads((checkpoint / SEAL).read_text("utf-8"))
-        return bool(hashes) and all(sha256(checkpoint / name) == told for name, told in hashes.items())
-    except (OSError, ValueError, AttributeError, UserError):
+        seal = json.loads((checkpoint / SEAL).read_text("utf-8"))
+        return bool(seal) and all(same(checkpoint / name, told) for name, told in seal.items())
+    except (OSError, ValueError, AttributeError, TypeError, KeyError, UserError):
         return False
 
 
@@ -112,6 +137,51 @@ def why(error: Exception) -> str:
 def step_of(checkpoint: Path) -> int:
     """Return the step after which a checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
+
+
+@contextmanager
+def alone(folder: Folder) -> Iterator[None]:
+    """Hold the run's folder against a second process with the same output."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder.path / ".lock")
+    try:
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(
+            f"another process is training in {folder.path}: wait for it, or give another --output"
+        ) from error
+    except OSError as error:
+        raise UserError(f"cannot write {folder.path}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def clear(folder: Folder, output: Path) -> None:
+    """Remove an adapter, and of the run's folder all but the rows, which are found again if they are the same.
+
+    Raises:
+        UserError: If something cannot be removed; what the checkpoints belong to is then still known.
+    """
+    for place in (folder.checkpoints, folder.tensorboard):
+        _remove(place)
+    for file in (folder.identity, folder.curves):
+        file.unlink(missing_ok=True)
+    _remove(output)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder if it is there; of a link to one, the link."""
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise UserError(f"cannot remove {error.filename or folder}: {error.strerror or error}") from error
 
 
 def claim(folder: Folder, identity: Mapping[str, Any]) -> None:

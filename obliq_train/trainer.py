@@ -6,7 +6,6 @@ import importlib.metadata
 import importlib.util
 import json
 import math
-import shutil
 import signal
 from collections import Counter
 from contextlib import ExitStack, contextmanager
@@ -241,36 +240,12 @@ def claimed(
     with ExitStack() as held:
         with args.main_process_first(local=False):
             if args.process_index == 0:
-                held.enter_context(alone(folder))
+                held.enter_context(checkpoints.alone(folder))
                 if replaced is not None:
-                    clear(folder, replaced)
+                    checkpoints.clear(folder, replaced)
                 checkpoints.claim(folder, identity)
                 folder.begin()
         yield
-
-
-def clear(folder: Folder, output: Path) -> None:
-    """Remove an adapter, and of the run's folder all but the rows, which are found again if they are the same.
-
-    Raises:
-        UserError: If something cannot be removed; what the checkpoints belong to is then still known.
-    """
-    for place in (folder.checkpoints, folder.path / "tensorboard"):
-        _remove(place)
-    for file in (folder.identity, folder.path / CURVES):
-        file.unlink(missing_ok=True)
-    _remove(output)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder if it is there; of a link to one, the link."""
-    try:
-        if folder.is_symlink():
-            folder.unlink()
-        elif folder.exists():
-            shutil.rmtree(folder)
-    except OSError as error:
-        raise UserError(f"cannot remove {error.filename or folder}: {error.strerror or error}") from error
 
 
 def written(output: Path, total: int) -> Trained:
@@ -283,27 +258,6 @@ def _read(data: Data) -> tuple[list[Row], dict[str, Any]]:
     from obliq_eval.edges import read_edges
 
     return list(read_rows(data.rows)), {name: read_edges(path) for name, path in data.edges.items()}
-
-
-@contextmanager
-def alone(folder: Folder) -> Iterator[None]:
-    """Hold the run's folder against a second process with the same output."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder.path / ".lock")
-    try:
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UserError(
-            f"another process is training in {folder.path}: wait for it, or give another --output"
-        ) from error
-    except OSError as error:
-        raise UserError(f"cannot write {folder.path}: {error.strerror or error}") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def arguments(recipe: Recipe, folder: Folder) -> SentenceTransformerTrainingArguments:
@@ -358,18 +312,18 @@ def go(
     from obliq_train.stepping import kept
     from obliq_train.watch import Watch, asked_to_stop, progress
 
-    start = folder.newest()
-    if trainer.args.process_index == 0 and (broken := folder.broken()):
+    start, broken = folder.resumed()
+    first = trainer.args.process_index == 0
+    if first and broken:
         show.warn(f"{folder.checkpoints}: {', '.join(broken)} passed over: not what was written")
     done = checkpoints.step_of(start) if start is not None else 0
-    first = trainer.args.process_index == 0
     trainer.accelerator.wait_for_everyone()  # all have looked before the first one writes
     with ExitStack() as open_:
         asked = open_.enter_context(asked_to_stop())
         bar = open_.enter_context(progress(total, done, shown=shown and first))
         file = None
         if first:
-            file = curves.Curves(folder.path / CURVES, folder.path / "tensorboard", done)
+            file = curves.Curves(folder.curves, folder.tensorboard, done)
             open_.enter_context(file)
         scores = (lambda: _dev_scores(trainer, dev)) if dev.tasks else None
         watch = Watch(asked, lambda number: _largest(trainer, number), file, scores, recipe.evaluation.every, bar)

@@ -47,19 +47,17 @@ def test_a_checkpoint_counts_once_it_is_sealed_and_the_oldest_go(tmp_path: Path)
         lambda place: (place / SEAL).write_text("[]", "utf-8"),
     ],
 )
-def test_what_is_damaged_is_passed_over_and_never_counts_as_one_that_is_kept(tmp_path: Path, damage: object) -> None:
+def test_what_is_damaged_is_passed_over_and_made_again(tmp_path: Path, damage: object) -> None:
     folder = Folder(tmp_path / "run")
     for step in (1, 2):
         write(folder, step)
         folder.keep(step, 2)
     damage(folder.checkpoints / "checkpoint-2")  # type: ignore[operator]
     assert not whole(folder.checkpoints / "checkpoint-2")
-    assert folder.newest() == folder.checkpoints / "checkpoint-1"
-    assert folder.broken() == ["checkpoint-2"]
+    assert folder.resumed() == (folder.checkpoints / "checkpoint-1", ["checkpoint-2"])
     write(folder, 2)
     folder.keep(2, 2)  # in the place of the damaged one
-    assert folder.broken() == []
-    assert step_of(folder.newest() or tmp_path) == 2
+    assert folder.resumed() == (folder.checkpoints / "checkpoint-2", [])
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:

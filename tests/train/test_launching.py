@@ -6,20 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from obliq_eval.cli import app
-from obliq_train import launching, serving
+from obliq_train import curves, launching, serving, trainer
 from obliq_train import recipe as recipes
+from obliq_train.checkpoints import Folder, step_of
 from obliq_train.trainer import Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 OBLIQ = Path(sys.executable).with_name("obliq")
 FSDP = Path(__file__).parent / "data" / "fsdp_settings.py"
@@ -31,15 +34,25 @@ def obliq(*arguments: object) -> str:
     return done.stdout
 
 
-def launched(command: Sequence[object], recipe: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    """Train with two processes of two rows each, which are one of four."""
-    own = (OBLIQ, "train", recipe, "-o", output, "--set", "batch.per_device=2", "--set", "batch.devices=2")
-    done = subprocess.run(
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--no-python")
+OF_TWO = ("batch.per_device=2", "batch.devices=2")
+"""Two processes of two rows each, which are one of four."""
+
+
+def begun(command: Sequence[object], recipe: Path, output: Path, *changes: str) -> subprocess.Popen[str]:
+    own = [OBLIQ, "train", recipe, "-o", output, *(part for one in (*OF_TWO, *changes) for part in ("--set", one))]
+    return subprocess.Popen(
         [*map(str, command), *map(str, own)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-5000:]
-    return done
+
+
+def launched(command: Sequence[object], recipe: Path, output: Path, *changes: str) -> str:
+    """Train with two processes, and return what they print."""
+    with begun(command, recipe, output, *changes) as running:
+        stdout, stderr = running.communicate()
+    assert running.returncode == 0, stderr[-5000:]
+    return stdout
 
 
 def furthest(one: Path, other: Path) -> float:
@@ -56,14 +69,50 @@ def test_two_processes_make_the_adapter_of_one_with_the_doubled_batch(tiny_train
     Without gathering the adapter is another one: each anchor is contrasted with six documents, not twelve.
     """
     folder = tiny_training.parent
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--no-python")
-    done = launched(torchrun, tiny_training, folder / "two")
-    assert done.stdout.count("\n") == 1  # one process alone says what came out
-    assert "two: 6 steps" in done.stdout
+    told = launched(TORCHRUN, tiny_training, folder / "two")
+    assert told.count("\n") == 1  # one process alone says what came out
+    assert "two: 6 steps" in told
     obliq(tiny_training, "-o", folder / "one")
     assert furthest(folder / "one", folder / "two") < 1e-5
     obliq(tiny_training, "-o", folder / "apart", "--set", "batch.per_device=2", "--set", "batch.accumulation=2")
     assert furthest(folder / "one", folder / "apart") > 1e-4
+
+
+@pytest.mark.slow
+def test_two_processes_that_are_stopped_go_on_to_the_same_adapter_and_measure_as_one_does(
+    tiny_training: Path, write_task: Callable[..., Path]
+) -> None:
+    """Whatever SIGTERM or SIGKILL meets. One process makes the sums in another order, and the dev scores are ranks'."""
+    folder = tiny_training.parent
+    words = ["whales sing of cold", "kings speak to people", "taxes and harvest", "winter and war", "northern seas"]
+    corpus, queries = ({f"{kind}{n}": word for n, word in enumerate(words)} for kind in "dq")
+    task = write_task(corpus, queries, {f"q{n}": {f"d{n}": 1} for n in range(5)})
+    changes = (
+        f'evaluation.tasks=["{task}"]', "evaluation.every=10", "run.save_steps=10", "lora.dropout=0.2",
+        "schedule.steps=150", "batch.accumulation=2",
+    )  # fmt: skip
+    stopped, beside = folder / "stopped", Folder.beside(folder / "stopped")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        before = beside.newest()
+        with begun(TORCHRUN, tiny_training, stopped, *changes) as running:
+            while beside.newest() == before:
+                assert running.poll() is None, running.communicate()[1][-5000:]
+                time.sleep(0.1)
+            if number is signal.SIGTERM:  # the launcher passes it on
+                running.send_signal(number)
+            else:
+                for worker in psutil.Process(running.pid).children(recursive=True):
+                    worker.kill()
+            running.communicate()
+        assert running.returncode != 0
+        assert not stopped.exists()
+    assert 10 < step_of(beside.newest() or stopped) < 150
+    launched(TORCHRUN, tiny_training, stopped, *changes)
+    launched(TORCHRUN, tiny_training, folder / "whole", *changes)
+    assert furthest(stopped, folder / "whole") == 0
+    found, straight = (curves.read(folder / name / trainer.CURVES) for name in ("stopped", "whole"))
+    assert [(p.step, p.loss, p.rate, p.dev) for p in found] == [(p.step, p.loss, p.rate, p.dev) for p in straight]
+    assert [p.step for p in found if p.dev] == list(range(0, 151, 10))
 
 
 @pytest.mark.slow
@@ -73,7 +122,7 @@ def test_accelerate_launches_it_as_well(tiny_training: Path) -> None:
         sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", 2, "--num_machines", 1,
         "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", 0, "--no_python",
     )  # fmt: skip
-    assert launched(accelerate, tiny_training, folder / "two").stdout.count("\n") == 1
+    assert launched(accelerate, tiny_training, folder / "two").count("\n") == 1
     obliq(tiny_training, "-o", folder / "one")
     assert furthest(folder / "one", folder / "two") < 1e-5
 

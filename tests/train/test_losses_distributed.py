@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
+from obliq_eval.edges import Edge, edge_lines
 from obliq_train.batches import TEXTS, TrainingSet
 from obliq_train.losses import Contrast
 from obliq_train.recipe import Base, Loss, Recipe
@@ -21,7 +23,7 @@ from obliq_train.rows import Passage, Row, row_lines
 from tests.train.tiny import write_roberta
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 SCRIPT = Path(__file__).parent / "data" / "two_processes.py"
 BASE = Base(base="x", query_prefix="query: ", document_prefix="passage: ", query_length=40, document_length=40)
@@ -34,14 +36,23 @@ def row(query: str, positive: str, *negatives: str) -> Row:
     )
 
 
+def named(its: Row, anchor: str, *ids: str) -> Row:
+    return replace(its, query_id=anchor, positive_ids=ids[:1], negative_ids=ids[1:])
+
+
 ROWS = [
     row("whales sing", "songs of the cold and of the sea", "a ship of the north", "taxes and the harvest"),
-    row("the king spoke", "to his people about the war"),
+    named(row("the king spoke", "to his people about the war"), "king", "people"),
     row("whales sing", "night falls where nobody sails in winter", "it was the best of times"),
-    row("induction on edges", "the proof goes by contradiction, and then by cases", "songs of the cold and of the sea"),
-]
+    named(
+        row("induction on edges", "the proof is by contradiction and by cases", "songs of the cold and of the sea"),
+        "induction", "cases", "songs",
+    ),
+]  # fmt: skip
 """The first two are one process's, with three texts more than the other's. The third has the first one's query: its
 positive answers the first, and the first's positive, which is the fourth's negative too, answers it."""
+EDGES = {"": [Edge("king", "people", 1), Edge("king", "cases", 2)]}
+"""In the graph alone the fourth's positive answers the second."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder / "model"), create_model_card=False
     )
     (folder / "rows.jsonl").write_text("".join(row_lines(ROWS)), "utf-8")
+    (folder / "edges.jsonl").write_text("".join(edge_lines(EDGES[""])), "utf-8")
     (folder / "recipe.json").write_text(Recipe(name="r", purpose="a test", model=BASE).model_dump_json(), "utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     running = subprocess.Popen(
@@ -67,11 +79,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def alone(folder: Path, rows: Sequence[int], **loss: Any) -> tuple[float, torch.Tensor]:
+def alone(
+    folder: Path, rows: Sequence[int], edges: Mapping[str, Sequence[Edge]] = EDGES, **loss: Any
+) -> tuple[float, torch.Tensor]:
     """Loss and gradient of rows in this process."""
     model = SentenceTransformer(str(folder / "model"), device="cpu")
     recipe = Recipe(name="r", purpose="a test", model=BASE, loss=Loss(**loss))
-    made = TrainingSet.of(ROWS, {}, model.tokenizer, recipe)
+    made = TrainingSet.of(ROWS, edges, model.tokenizer, recipe)
     batch = made.collate([{"row": number} for number in rows])
     found = Contrast(model, recipe.loss, 100)([{k.removeprefix(TEXTS): v for k, v in batch.items()}])
     found.backward()
@@ -103,6 +117,13 @@ def test_an_answer_on_the_other_process_is_left_out(folder: Path) -> None:
     first, second = processes(folder, "infonce True 60")
     assert unmasked > masked + 0.01
     assert (first["loss"] + second["loss"]) / 2 < unmasked - 0.01
+
+
+def test_a_neighbour_in_the_graph_on_the_other_process_is_left_out(folder: Path) -> None:
+    masked, unmasked = alone(folder, range(4))[0], alone(folder, range(4), edges={})[0]
+    first, second = processes(folder, "infonce True 60")
+    assert unmasked > masked + 0.001
+    assert (first["loss"] + second["loss"]) / 2 < unmasked - 0.001
 
 
 @pytest.mark.parametrize("budget", [40, 10_000])

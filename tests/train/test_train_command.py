@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from obliq_eval.cli import app
 from obliq_eval.errors import UserError
-from obliq_train import ablation, at_hand, trainer
+from obliq_train import ablation, at_hand, checkpoints
 from obliq_train import recipe as recipes
 from obliq_train.checkpoints import Folder
 
@@ -111,7 +111,7 @@ def test_beginning_again_removes_a_link_and_says_what_it_cannot_remove(
     (target / "kept").touch()
     output.symlink_to(target)
     folder = Folder.beside(output)
-    trainer.clear(folder, output)
+    checkpoints.clear(folder, output)
     assert (target / "kept").is_file()
     assert not output.is_symlink()
     (beside / "checkpoints").mkdir(parents=True)
@@ -120,9 +120,9 @@ def test_beginning_again_removes_a_link_and_says_what_it_cannot_remove(
     def busy(place: Path) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy", str(place))
 
-    monkeypatch.setattr("obliq_train.trainer.shutil.rmtree", busy)
+    monkeypatch.setattr("obliq_train.checkpoints.shutil.rmtree", busy)
     with pytest.raises(UserError, match=r"cannot remove .*/checkpoints: Device or resource busy"):
-        trainer.clear(folder, output)
+        checkpoints.clear(folder, output)
     assert (beside / "run.json").is_file()
 
 

@@ -171,8 +171,7 @@ def test_checkpoints_hold_the_adapter_alone_and_a_damaged_one_is_passed_over(
     cut = folder.checkpoints / "checkpoint-12" / "optimizer.pt"
     cut.write_bytes(cut.read_bytes()[:-1] + b"\1")  # as long as before
     (folder.part / "checkpoint-16").mkdir(parents=True)
-    assert folder.broken() == ["checkpoint-12"]
-    assert folder.newest() == folder.checkpoints / "checkpoint-8"
+    assert folder.resumed() == (folder.checkpoints / "checkpoint-8", ["checkpoint-12"])
     (folder.path / "curves.jsonl").unlink()
     trainer.train(recipe, data, output)
     assert "checkpoint-12 passed over: not what was written" in capsys.readouterr().err

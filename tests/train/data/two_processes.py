@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from obliq_eval.edges import read_edges
 from obliq_train.batches import TEXTS, TrainingSet
 from obliq_train.losses import Contrast
 from obliq_train.recipe import Loss, Recipe
@@ -25,12 +26,13 @@ for name, weight in plain.named_parameters():
     weight.requires_grad_("pooler" not in name)  # DDP waits for a gradient of every weight that may have one
 model = DistributedDataParallel(plain)
 rows = list(read_rows(folder / "rows.jsonl"))
+edges = {"": read_edges(folder / "edges.jsonl")}
 half = len(rows) // 2
 described = Recipe.model_validate_json((folder / "recipe.json").read_text("utf-8"))
 found = {}
 for kind, gather, budget in product(("infonce", "hybrid"), (True, False), (40, 60, 10_000)):
     recipe = described.model_copy(update={"loss": Loss(kind=kind, gather=gather)})
-    made = TrainingSet.of(rows, {}, plain.tokenizer, recipe)
+    made = TrainingSet.of(rows, edges, plain.tokenizer, recipe)
     contrast = Contrast(plain, recipe.loss, budget)
     contrast.model = model
     batch = made.collate([{"row": number} for number in range(rank * half, (rank + 1) * half)])
