@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it for its workers, and tables would be cut to it
+os.environ["OMP_NUM_THREADS"] = "1"
+"""Two processes test on two cores. With more threads than cores each waits for the others, which makes the suite nearly
+three times as long, and sums are rounded as their number of threads has it."""
 LONGEST = ("test_readme.py", "test_end_to_end.py", "test_obliq_ir_verbatim.py", "test_hook.py", "test_twins.py")
 
 

@@ -42,9 +42,8 @@ OF_TWO = ("batch.per_device=2", "batch.devices=2")
 def begun(command: Sequence[object], recipe: Path, output: Path, *changes: str) -> subprocess.Popen[str]:
     own = [OBLIQ, "train", recipe, "-o", output, *(part for one in (*OF_TWO, *changes) for part in ("--set", one))]
     return subprocess.Popen(
-        [*map(str, command), *map(str, own)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*map(str, command), *map(str, own)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def launched(command: Sequence[object], recipe: Path, output: Path, *changes: str) -> str:
@@ -223,7 +222,7 @@ def test_what_accelerate_says_of_fsdp_reaches_the_trainer(tiny_training: Path) -
     told = {
         "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "false",
         "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_TRANSFORMER_CLS_TO_WRAP": "RobertaLayer",
-        "FSDP_OFFLOAD_PARAMS": "true", "OMP_NUM_THREADS": "1",
+        "FSDP_OFFLOAD_PARAMS": "true",
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, str(FSDP), str(tiny_training)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -67,10 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "edges.jsonl").write_text("".join(edge_lines(EDGES[""])), "utf-8")
     (folder / "recipe.json").write_text(Recipe(name="r", purpose="a test", model=BASE).model_dump_json(), "utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    running = subprocess.Popen(
-        [*command, str(SCRIPT), str(folder)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    running = subprocess.Popen([*command, str(SCRIPT), str(folder)], stderr=subprocess.PIPE, text=True)
     try:
         _, told = running.communicate(timeout=900)
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import resource
 import shutil
 import signal
@@ -37,12 +36,10 @@ LONG = ("lora.dropout=0.2", "schedule.epochs=2", "run.save_steps=4")
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import torch
 from obliq_train import stepping, trainer
 from obliq_train.data import Data
 from obliq_train.recipe import read
 
-torch.set_num_threads(1)
 real, calls = stepping.Trainer.training_step, []
 
 def step(self, *given, **settings):
@@ -55,15 +52,6 @@ stepping.Trainer.training_step = step
 recipe, rows, output, *changes = sys.argv[1:]
 trainer.train(read(recipe, changes), Data(Path(rows), {}, {}), Path(output))
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums over threads are rounded by their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -120,8 +108,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_never_stopped(toy: Toy, 
     recipe, data = toy(*LONG)
     whole, output = tiny_training.with_name("whole"), tiny_training.with_name("killed")
     given = [str(tiny_training), str(data.rows), str(output), *LONG]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", KILLED, *given], env=env, capture_output=True, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, *given], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert not output.exists()
     assert names(output) == ["checkpoint-4", "checkpoint-8"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch
-
 from obliq_train import build, footprint
 from obliq_train.batches import COLUMN, TEXTS, TrainingSet
 from obliq_train.losses import Contrast
@@ -32,7 +30,6 @@ def told(key: str) -> int:
 
 def main() -> None:
     """Train on one row, so that everything is loaded, then on all of them."""
-    torch.set_num_threads(1)
     rows = [Row(Passage("", f"{n} {'word ' * 60}"), (Passage("", f"{n + 100} {'word ' * 60}"),)) for n in range(ROWS)]
     model = build.build(RECIPE).train()
     texts = TrainingSet.of(rows, {}, model.tokenizer, RECIPE)

@@ -18,7 +18,6 @@ from obliq_train.recipe import Loss, Recipe
 from obliq_train.rows import read_rows
 
 folder = Path(sys.argv[1])
-torch.set_num_threads(1)
 distributed.init_process_group("gloo")
 rank = distributed.get_rank()
 plain = SentenceTransformer(str(folder / "model"), device="cpu")
