@@ -20,7 +20,10 @@ os.environ.pop("COLUMNS", None)  # pytest-xdist sets it for its workers, and tab
 os.environ["OMP_NUM_THREADS"] = "1"
 """Two processes test on two cores. With more threads than cores each waits for the others, which makes the suite nearly
 three times as long, and sums are rounded as their number of threads has it."""
-LONGEST = ("test_readme.py", "test_end_to_end.py", "test_obliq_ir_verbatim.py", "test_hook.py", "test_twins.py")
+LONGEST = (
+    *("test_readme.py", "test_obliq_ir_verbatim.py", "test_end_to_end.py", "test_trainer.py", "test_sources.py"),
+    *("test_hook.py", "test_engines.py", "test_example.py", "test_build.py", "test_twins.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
