@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -127,6 +128,9 @@ def _obliq(
 
 def main() -> None:
     """Run the command line and end the process: status 0, 1 for a negative verdict, 2 if it cannot be done."""
+    for name in ("stdout", "stderr"):  # whoever starts a program may close them
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- until the end
     warnings.showwarning = _show_warning
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that nothing half-written is left
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the output cannot hold is no reason to stop

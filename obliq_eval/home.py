@@ -66,6 +66,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
         old = part.with_name(part.name.replace(".part-", ".old-", 1))
         try:
             yield part
+            for file in part.rglob("*"):  # some libraries write files that nobody else may read
+                if file.is_file() and not file.is_symlink():
+                    file.chmod((file.stat().st_mode | 0o666) & ~_umask())
             if target.exists():
                 target.rename(old)
             part.rename(target)

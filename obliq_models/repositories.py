@@ -91,7 +91,7 @@ class Repository:
             return None
         try:
             content = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"cannot read {name} of {self}: {_told(error)}") from error
         if not isinstance(content, dict | list):
             raise UserError(f"cannot read {name} of {self}: it holds neither an object nor a list")

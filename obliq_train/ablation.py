@@ -311,7 +311,8 @@ def _train(
     """
     done: dict[str, list[tuple[Recipe, Path]]] = {}
     for number, member in enumerate(members, start=1):
-        show.say(f"{member.name} ({number} of {len(members)})", stderr=True)
+        control = ", which the others are compared with" if member is members[0] else ""
+        show.say(f"training {member.name} ({number} of {len(members)}{control})", stderr=True)
         try:
             done[member.name] = [
                 (recipe, _adapter(recipe, output / (member.name if seed == 0 else f"{member.name}-seed{seed}"), files))
@@ -350,6 +351,7 @@ def _runs(
     wanted[base] = partial(ablation_runs.base, base, control, tasks, output)
     wanted |= {name: partial(ablation_runs.frozen, name, tasks, output) for name in frozen}
     found: list[Runs] = []
+    show.say(f"evaluating {', '.join(wanted)} on {', '.join(tasks)}", stderr=True)
     for name, start in show.track(wanted.items(), "evaluation", len(wanted)):
         try:
             found.append(start())

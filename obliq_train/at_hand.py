@@ -59,7 +59,7 @@ def rows(recipe: Recipe, work: Path, files: Mapping[str, Path]) -> tuple[Data | 
         The rows, None if there are none; and `{part: what is missing}`.
 
     Raises:
-        UserError: If a file is given for no part of the recipe.
+        UserError: If a file is given for no part of the recipe, is not there, or does not hold its rows.
     """
     from obliq_train.data import missing, prepare
 
@@ -70,6 +70,8 @@ def rows(recipe: Recipe, work: Path, files: Mapping[str, Path]) -> tuple[Data | 
     for part in recipe.used:
         alone, _, own = _only(recipe, work, files, (part,))
         if lacks := list(missing(alone, own)):
+            if part.name in files:
+                raise UserError(f"--file {part.name}=…: {'; '.join(lacks)}")
             absent[part.name] = "; ".join(lacks)
             continue
         if teacher := _neural(part, files):
@@ -78,6 +80,8 @@ def rows(recipe: Recipe, work: Path, files: Mapping[str, Path]) -> tuple[Data | 
         try:
             prepare(alone, work, own)
         except UserError as error:
+            if part.name in files:
+                raise
             absent[part.name] = str(error).removeprefix(f"the rows of {recipe.name}: ")
     there = tuple(part for part in recipe.used if part.name not in absent)
     return prepare(*_only(recipe, work, files, there)) if there else None, absent

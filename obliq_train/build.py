@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 PACKAGED = frozenset({"obliq/all-MiniLM-L6-v2", MINILM})
+FILES = "SHA-256 of its files "
+"""Before the hash by which a base in a folder is known."""
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "bf16-autocast": "float32"}
 """Type of all weights, the adapter's included, by the recipe's precision."""
 
@@ -56,7 +59,7 @@ class Origin:
         if self.files.commit:
             return self.files.commit
         try:
-            return f"{self.name} (SHA-256 of its files {fingerprint(Path(self.files.place))})"
+            return f"{self.name} ({FILES}{fingerprint(Path(self.files.place))})"
         except OSError as error:
             raise UserError(f"cannot read {error.filename or self.files.place}: {error.strerror or error}") from error
 
@@ -252,18 +255,15 @@ def adapter(model: SentenceTransformer, state: State | None = None) -> dict[str,
     return {key: weight.detach().cpu() for key, weight in found.items() if ".lora_" in key}
 
 
-def check_learnt(weights: State, steps: int) -> None:
-    """Refuse an adapter that changes nothing: the second matrix of each pair begins, and has ended, as zeros.
+def fingerprint(weights: State) -> str:
+    """Return the SHA-256 of weights with their names."""
+    import torch
 
-    Raises:
-        UserError: If it changes nothing.
-    """
-    second = [weight for key, weight in weights.items() if ".lora_B." in key]
-    if second and not any(bool(weight.any()) for weight in second):
-        raise UserError(
-            f"nothing was learnt in {steps:,} step{'s'[: steps != 1]}, and no adapter is written: the learning rate or "
-            "every gradient was 0; train longer, lower schedule.warmup, or give rows that differ"
-        )
+    found = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        found.update(name.encode())
+        found.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def save(model: SentenceTransformer, folder: Path, weights: State | None = None) -> None:

@@ -54,7 +54,7 @@ def _front(recipe: Recipe, name: str, base: str) -> str:
         "base_model_relation": "adapter",
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        **_terms(recipe.licence),
+        **front_terms(recipe.licence),
         "model_name": name,
         "tags": list(TAGS),
     }
@@ -87,7 +87,8 @@ def _loading(recipe: Recipe, name: str) -> str:
     told, file = named(recipe, Path(name))
     beside = f", where `{told}` beside this folder holds:\n\n```toml\n{file}```" if file else "."
     return (
-        f"`{name}` is this folder; the base comes from where the adapter's configuration says.\n\n"
+        f"`{name}` is this folder; its base is read or fetched from where `adapter_config.json` says. "
+        f"`obliq merge {name} -o FOLDER` makes a model that needs neither.\n\n"
         "```python\n"
         "from sentence_transformers import SentenceTransformer\n\n"
         f'model = SentenceTransformer("{name}"{trust})\n'
@@ -106,11 +107,17 @@ def _data(recipe: Recipe, facts: Mapping[str, Any]) -> str:
     ]
     told = [
         _table(("part", "task", "made of", "positives", "rows"), parts) + "\n" if parts else "",
-        f"{sum(rows['parts'].values()):,} rows, SHA-256 of the file {rows['sha256']}.\n",
+        f"{sum(rows['parts'].values()):,} rows{_read(recipe, facts)}, SHA-256 of the file {rows['sha256']}.\n",
         *_bullets({f"edges of {name}": f"SHA-256 {value}" for name, value in rows["edges"].items()}),
-        *_bullets({**rows["counts"], **facts["texts"]}),
+        *_bullets({what: count for what, count in {**rows["counts"], **facts["texts"]}.items() if count}),
     ]
     return "\n".join(line for line in told if line)
+
+
+def _read(recipe: Recipe, facts: Mapping[str, Any]) -> str:
+    """Return how many anchors the steps had; a row that is read twice counts twice."""
+    anchors = facts["steps"] * recipe.batch.per_device * recipe.batch.accumulation * facts["processes"]
+    return f" ({anchors:,} anchors in {facts['steps']:,} steps)"
 
 
 def _source(part: Any) -> str:
@@ -159,10 +166,12 @@ def _recipe(recipe: Recipe) -> str:
         for key, value in told[table].items()
         if value not in (None, [], ())
     ]
-    return f"`recipe.toml` ({recipe.name}), resolved:\n\n" + _table(("key", "value", "source"), rows)
+    shown = 3 if any(source for _, _, source in rows) else 2
+    table = _table(("key", "value", "source")[:shown], [row[:shown] for row in rows])
+    return f"`recipe.toml` ({recipe.name}), resolved:\n\n{table}"
 
 
-def _terms(licence: str) -> dict[str, str]:
+def front_terms(licence: str) -> dict[str, str]:
     """Return a licence as the hub has it: an identifier, such as begins most sentences about one, or a name."""
     name = licence.partition(";")[0].strip()
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", name):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 SEAL = "whole.json"
-"""Written last into a checkpoint: the size and the SHA-256 of each of its files."""
+"""Written last into a checkpoint: its step, and the size and the SHA-256 of each of its files."""
 PART = ".part"
 _NAME = re.compile(r"checkpoint-(\d+)")
 _MISSING = object()
@@ -45,6 +45,11 @@ class Folder:
     def identity(self) -> Path:
         """The file that says whose run it is."""
         return self.path / "run.json"
+
+    @property
+    def lock(self) -> Path:
+        """The file that a process holds while it works here; it is written before anything else, and stays."""
+        return self.path / ".lock"
 
     @property
     def checkpoints(self) -> Path:
@@ -73,11 +78,26 @@ class Folder:
     def resumed(self) -> tuple[Path | None, list[str]]:
         """Return the newest whole checkpoint, or None, and the names of the newer ones that are passed over."""
         broken: list[str] = []
-        for _, path in sorted(self._all(), reverse=True):
+        for _, path in sorted(self.all(), reverse=True):
             if whole(path):
                 return path, broken
             broken.append(path.name)
         return None, broken
+
+    def check_own(self) -> None:
+        """Refuse a folder that no training of ours has begun, or whose checkpoints belong to nobody knows what.
+
+        Raises:
+            UserError: If it is one of these.
+        """
+        end = "move it away, or give another --output"
+        if self.path.is_dir() and any(self.path.iterdir()) and not (self.lock.is_file() or self.identity.is_file()):
+            raise UserError(f"{self.path} holds something that `obliq train` did not write: {end}")
+        if self.checkpoints.is_dir() and any(self.checkpoints.iterdir()) and not self.identity.is_file():
+            raise UserError(
+                f"{self.checkpoints} holds something, and no {self.identity.name} says that `obliq train` wrote it: "
+                f"{end}"
+            )
 
     def begin(self) -> None:
         """Remove what a process that was killed has left of an unfinished checkpoint."""
@@ -96,16 +116,17 @@ class Folder:
         name = f"checkpoint-{step}"
         made, target = self.part / name, self.checkpoints / name
         files = sorted(file for file in made.rglob("*") if file.is_file())
-        seal = {str(file.relative_to(made)): {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files}
-        (made / SEAL).write_text(json.dumps(seal, indent=2) + "\n", "utf-8")
+        told = {str(file.relative_to(made)): {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files}
+        (made / SEAL).write_text(json.dumps({"step": step, "files": told}, indent=2) + "\n", "utf-8")
         shutil.rmtree(target, ignore_errors=True)  # one that was not whole
         made.rename(target)
         shutil.rmtree(self.part, ignore_errors=True)
-        for path in [path for _, path in sorted(self._all()) if complete(path)][:-most]:
+        for path in [path for _, path in sorted(self.all()) if complete(path)][:-most]:
             shutil.rmtree(path, ignore_errors=True)
         return target
 
-    def _all(self) -> Iterator[tuple[int, Path]]:
+    def all(self) -> Iterator[tuple[int, Path]]:
+        """Yield the checkpoints, whole or not, with their steps."""
         for path in self.checkpoints.glob("checkpoint-*"):
             if found := _NAME.fullmatch(path.name):
                 yield int(found[1]), path
@@ -124,8 +145,10 @@ def complete(checkpoint: Path) -> bool:
 def _sealed(checkpoint: Path, same: Callable[[Path, Mapping[str, Any]], bool]) -> bool:
     try:
         seal = json.loads((checkpoint / SEAL).read_text("utf-8"))
-        return bool(seal) and all(same(checkpoint / name, told) for name, told in seal.items())
-    except (OSError, ValueError, AttributeError, TypeError, KeyError, UserError):
+        files = seal["files"]
+        own = bool(files) and seal["step"] == step_of(checkpoint)
+        return own and all(same(checkpoint / name, told) for name, told in files.items())
+    except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError, UserError):
         return False
 
 
@@ -144,7 +167,7 @@ def alone(folder: Folder) -> Iterator[None]:
     """Hold the run's folder against a second process with the same output."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(folder.path / ".lock")
+    lock = FileLock(folder.lock, is_singleton=True)  # whoever holds it here may take it again
     try:
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
@@ -161,27 +184,26 @@ def alone(folder: Folder) -> Iterator[None]:
 
 
 def clear(folder: Folder, output: Path) -> None:
-    """Remove an adapter, and of the run's folder all but the rows, which are found again if they are the same.
+    """Remove an adapter, and of its run whatever depends on rows or recipe; the same rows are found again.
+
+    Of an output that is a link, what it points at is removed.
 
     Raises:
         UserError: If something cannot be removed; what the checkpoints belong to is then still known.
     """
-    for place in (folder.checkpoints, folder.tensorboard):
-        _remove(place)
-    for file in (folder.identity, folder.curves):
-        file.unlink(missing_ok=True)
-    _remove(output)
+    try:
+        for place in (*(path for _, path in folder.all()), folder.part):
+            _remove(place)
+        for file in (*folder.tensorboard.glob("events.out.tfevents.*"), folder.identity, folder.curves):
+            file.unlink(missing_ok=True)
+        _remove(output.resolve())
+    except OSError as error:
+        raise UserError(f"cannot remove {error.filename or folder.path}: {error.strerror or error}") from error
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder if it is there; of a link to one, the link."""
-    try:
-        if folder.is_symlink():
-            folder.unlink()
-        elif folder.exists():
-            shutil.rmtree(folder)
-    except OSError as error:
-        raise UserError(f"cannot remove {error.filename or folder}: {error.strerror or error}") from error
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def claim(folder: Folder, identity: Mapping[str, Any]) -> None:
@@ -217,9 +239,9 @@ def check(folder: Folder, known: Mapping[str, Any]) -> None:
         return
     try:
         found = json.loads(path.read_text("utf-8"))
-        if not isinstance(found, dict):
+        if not isinstance(found, dict) or not isinstance(found.get("recipe", {}), dict):
             raise ValueError  # noqa: TRY301 -- as if it were no JSON
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path}: give --fresh to begin again, or another --output") from error
     told = list(_differences({key: value for key, value in found.items() if key in wanted}, wanted))
     if told:

@@ -64,7 +64,7 @@ def prepare(recipe: Recipe, work: Path, files: Mapping[str, Path] = NONE) -> Dat
             the recipe asks for, have no positive, or one among their negatives; if there is less than a dose; or if
             documents or a teacher cannot be had.
     """
-    raise_all([*_names(recipe, files), *missing(recipe, files)], f"the rows of {recipe.name}")
+    check(recipe, files)
     given = {part.name: _file(part, files) for part in recipe.used}
     for name in given:
         provenance.check_output(work / "data" / f"{name}.rows.jsonl", *given.values())
@@ -85,6 +85,15 @@ def prepare(recipe: Recipe, work: Path, files: Mapping[str, Path] = NONE) -> Dat
     manifest = _mixed(recipe, work / "rows.jsonl", built)
     edges = {name: one.edges for name, one in built.items() if one.edges is not None}
     return Data(work / "rows.jsonl", edges, manifest, {**counts, **manifest["counts"]})
+
+
+def check(recipe: Recipe, files: Mapping[str, Path]) -> None:
+    """Refuse a recipe whose rows cannot be read or built, for files are missing or named wrongly.
+
+    Raises:
+        UserError: If it is one; all that is wrong at once.
+    """
+    raise_all([*_names(recipe, files), *missing(recipe, files)], f"the rows of {recipe.name}")
 
 
 def _names(recipe: Recipe, files: Mapping[str, Path]) -> Iterator[str]:

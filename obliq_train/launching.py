@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from obliq_train.trainer import Trained
 
 
+OTHER = {
+    "ACCELERATE_USE_DEEPSPEED": "false",
+    "ACCELERATE_USE_MEGATRON_LM": "false",
+    "ACCELERATE_USE_PARALLELISM_CONFIG": "false",
+    "ACCELERATE_DYNAMO_BACKEND": "no",
+    "ACCELERATE_TORCH_DEVICE": "",
+}
+"""Ways to train that accelerate reads from the environment, and how each is switched off."""
 PATIENCE = 60
 """Seconds in which the first process may tell what is wrong, before another one does."""
 
@@ -40,11 +49,16 @@ def processes() -> int:
     told = os.environ.get("WORLD_SIZE", "1")
     if not told.isdecimal() or int(told) < 1:
         raise UserError(f"WORLD_SIZE is {told!r} in the environment, and no number of processes: unset it")
-    if int(told) > 1 and not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+    key = "WORLD_SIZE" if int(told) > 1 else "LOCAL_RANK"  # with either of them accelerate waits for the others
+    begun = int(told) > 1 or os.environ.get("LOCAL_RANK", "-1") != "-1"
+    if begun and not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         raise UserError(
-            f"WORLD_SIZE is {told} in the environment, and no launcher has started this: unset it, or use torchrun or "
-            "accelerate launch"
+            f"{key} is {os.environ[key]} in the environment, and no launcher has started this: unset it, or use "
+            "torchrun or accelerate launch"
         )
+    for key in ("RANK", "LOCAL_RANK", "MASTER_PORT"):
+        if begun and not os.environ[key].isdecimal():
+            raise UserError(f"{key} is {os.environ[key]!r} in the environment, and no number: unset it")
     return int(told)
 
 
@@ -81,22 +95,31 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
 
     folder = checkpoints.Folder.beside(output)
     trainer.check_installed()
+    count = processes()
+    _check_launcher()
     _check_fsdp()
     _check_precision(recipe)
-    count = processes()
     if first() and count != recipe.batch.devices:
         _warn(recipe, count)
     several = count > 1
     turn = trainer.arguments(recipe, folder).main_process_first(local=False) if several else nullcontext()
-    with turn:
-        if first():
-            trainer.check_start(output, fresh=fresh)
-            _check_model_file(recipe, output)
-            if not fresh:
-                checkpoints.check(folder, trainer.told_by(recipe))
-        rows = data.prepare(recipe, folder.path, files)
-    train = listwise.train if recipe.trains == "reranker" else trainer.train
-    return train(recipe, rows, output, fresh=fresh)
+    with ExitStack() as held:
+        with turn:
+            if first():
+                _mend(recipe, output)
+                trainer.check_start(output, fresh=fresh, digest=recipe.digest)
+                _check_model_file(recipe, output)
+                if not fresh:
+                    checkpoints.check(folder, trainer.told_by(recipe))
+                data.check(recipe, files)
+                held.enter_context(checkpoints.alone(folder))  # before another process puts its rows there
+            rows = data.prepare(recipe, folder.path, files)
+        train = listwise.train if recipe.trains == "reranker" else trainer.train
+        try:
+            return train(recipe, rows, output, fresh=fresh)
+        finally:  # somebody may have asked for an end when it was written
+            if first() and trainer.digest_of(output) == recipe.digest:
+                evaluation(recipe, output)
 
 
 def _warn(recipe: Recipe, count: int) -> None:
@@ -105,6 +128,13 @@ def _warn(recipe: Recipe, count: int) -> None:
         f"the recipe was written for {meant} device{'s'[: meant != 1]}, and {count} of them train: a step has "
         f"{each * count:,} anchors, not {each * meant:,}"
     )
+
+
+def _check_launcher() -> None:
+    """Refuse what a launcher can ask accelerate for and no recipe says, or nobody has tried here."""
+    for key, plain in OTHER.items():
+        if (told := os.environ.get(key, plain)).lower() not in (plain, ""):
+            raise UserError(f"{key} is {told!r} in the environment, which `obliq train` does not go by: unset it")
 
 
 def _check_precision(recipe: Recipe) -> None:
@@ -148,6 +178,16 @@ def _check_model_file(recipe: Recipe, output: Path) -> None:
         )
 
 
+def _mend(recipe: Recipe, output: Path) -> None:
+    """Write the model file of an adapter that was finished, where a process that was killed has not come to it."""
+    from obliq_train.serving import named
+    from obliq_train.trainer import digest_of
+
+    text, content = named(recipe, output)
+    if content and not Path(text).exists() and digest_of(output) == recipe.digest:
+        evaluation(recipe, output)
+
+
 def evaluation(recipe: Recipe, output: Path) -> str:
     """Return the command that evaluates an adapter, and write the model file that it names, where it needs one."""
     from obliq_train.serving import named
@@ -157,4 +197,4 @@ def evaluation(recipe: Recipe, output: Path) -> str:
     if content:
         with whole_file(Path(text)) as part:
             part.write_text(content, "utf-8")
-    return f"obliq run -t {tasks[0]} -m {text}"
+    return shlex.join(["obliq", "run", "-t", tasks[0], "-m", text])

@@ -157,6 +157,7 @@ def train(recipe: Recipe, data: Data, output: Path, *, fresh: bool = False, prog
 def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool) -> Trained:
     from obliq_train.listwise_trainer import ListNet, Trainer
     from obliq_train.validation import Dev
+    from obliq_train.watch import asked_to_stop
 
     folder = checkpoints.Folder.beside(output)
     args = trainer.arguments(recipe, folder)
@@ -166,17 +167,18 @@ def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool
     model, head = build(recipe, base, lists.prompts)
     lists.count_cut(model)
     identity = trainer.identity_of(recipe, data, base, args)
-    with trainer.claimed(folder, identity, args, output if fresh else None):
+    with trainer.claimed(folder, identity, args, output if fresh else None), asked_to_stop() as asked:
         texts: Any = lists
         going = Trainer(model, args, texts, ListNet(model, lists), folder=folder, keep=recipe.run.keep_checkpoints)
         if going.is_fsdp_enabled:
             raise UserError("a reranker is not trained with its weights spread over devices (FSDP): use torchrun alone")
-        found, _ = trainer.go(going, recipe, folder, Dev(()), total, shown=shown)
+        found, _ = trainer.go(going, recipe, folder, Dev(()), total, asked, shown=shown)
         if args.process_index == 0:
             facts = trainer.manifest_of(recipe, data, identity, lists, found, total, going.args)
             del facts["contrast"]
             _write(output, recipe, going.plain, found, {**facts, "objective": OBJECTIVE, "head": head}, base.name)
         going.accelerator.wait_for_everyone()
+        trainer.check_asked(asked, output)
     return trainer.written(output, total)
 
 
@@ -250,9 +252,11 @@ def _adapt(network: Any, recipe: Recipe) -> None:
 
 
 def _check_length(transformer: Any, recipe: Recipe) -> None:
-    """Refuse a length for which the base has no positions."""
+    """Refuse a length at which nothing is read, or for which the base has no positions."""
     from obliq_models.encoders.sentence import positions
+    from obliq_train.reading import check_length
 
+    check_length("model.document_length", recipe.model.document_length, transformer.tokenizer, pair=True)
     most = positions(transformer)
     if most is not None and recipe.model.document_length > most:
         raise UserError(

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from obliq_eval import show
 from obliq_eval.errors import UserError, near
 from obliq_eval.home import whole_folder
-from obliq_train import card, probe
+from obliq_train import build as building
+from obliq_train import card, probe, trainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,12 +28,12 @@ library_name: sentence-transformers
 pipeline_tag: sentence-similarity
 base_model: {base}
 base_model_relation: merge
-tags: [sentence-transformers, obliq]
+{terms}tags: [sentence-transformers, obliq]
 ---
 
 # {name}
 
-The adapter {adapter} folded into {base}, {layers} layers, and written in {dtype}.
+The adapter {adapter} folded into {base}, {layers} linear layers, and written in {dtype}.
 
 - Licence of the adapter: {licence}
 - Terms of the base, which hold as well: {base_licence}
@@ -41,6 +43,10 @@ The adapter {adapter} folded into {base}, {layers} layers, and written in {dtype
 What folding changed, on {probe}, against the adapter on its base in {own}: the cosine between a text's vectors before
 and after is {least:.6f} at least and {mean:.6f} on average ({texts} texts); the first document is the same for {first}
 of {queries} queries; of the first ten documents a share of {overlap:.4f} is the same on average.
+
+## Risk
+
+{risk}
 """
 
 
@@ -101,6 +107,7 @@ def merge(
     texts = probe.read(on)
     model = _loaded(str(adapter), base=base, device=device, trust=trust_remote_code)
     encoder, (source, weights) = model.encoder, model.sources
+    _warn_of_another_base(source, weights)
     own = str(encoder.model.dtype).removeprefix("torch.")
     causal = bool(one_way(encoder.model))  # then it was meant to be
     before = probe.encode(encoder, texts)
@@ -112,11 +119,12 @@ def merge(
         "document_length": encoder.length("document"),
     }
     with whole_folder(output) as part:
-        _write(encoder.model, part, reading, config_of(weights.record("config.json"), weights, dtype or own))
+        with trainer.saving(output, ""):
+            _write(encoder.model, part, reading, config_of(weights.record("config.json"), weights, dtype or own))
         after = _again(part, dtype or own, {**reading, "causal": causal}, encoder.model, device)
         change = probe.compare(texts, before, probe.encode(after.encoder, texts))
         done = Merged(output, _shown(source), _base_shown(source, weights), dtype or own, own, layers, change)
-        _describe(part, done, reading, _terms(source, weights))
+        _describe(part, done, reading, _terms(source, weights), _risk(source))
     return done
 
 
@@ -205,6 +213,20 @@ def _loaded(adapter: str, *, base: str | None, device: str | None, trust: bool) 
     return model
 
 
+def _warn_of_another_base(source: Repository, weights: Repository) -> None:
+    """Say where a base in a folder has other files than when the adapter was trained."""
+    from obliq_models.derived import fingerprint
+
+    told = str(source.record("training.json").get("base") or "")
+    if weights.commit or building.FILES not in told:
+        return
+    if f"{building.FILES}{fingerprint(Path(weights.place))}" not in told:
+        show.warn(
+            f"{weights} has other files than when {source} was trained on it: if its weights are others, so are the "
+            "vectors"
+        )
+
+
 def _check_whole_modules(source: Repository) -> None:
     if whole := source.record("adapter_config.json").get("modules_to_save"):
         raise UserError(f"{source} replaces whole modules ({', '.join(whole)}), which cannot be folded")
@@ -220,6 +242,11 @@ def _reading(source: Repository) -> dict[str, Any]:
     """Return how an adapter's folder says that texts are read; what it does not say is as published."""
     prompts = source.record("config_sentence_transformers.json").get("prompts") or {}
     lengths = source.record("sentence_bert_config.json")
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise UserError(f"config_sentence_transformers.json of {source}: prompts are no texts by name")
+    for key in ("query_length", "document_length"):
+        if (length := lengths.get(key)) is not None and (type(length) is not int or length < 1):
+            raise UserError(f"sentence_bert_config.json of {source}: {key} is {length!r}, and no number of tokens")
     found: dict[str, Any] = {
         "query_prefix": prompts.get("query") or "",
         "document_prefix": next((prompts[key] for key in ("document", "passage") if prompts.get(key)), ""),
@@ -302,13 +329,16 @@ def _again(
     )
 
 
-def _describe(folder: Path, done: Merged, reading: Mapping[str, Any], terms: tuple[str, str]) -> None:
+def _describe(folder: Path, done: Merged, reading: Mapping[str, Any], terms: tuple[str, str], risk: str) -> None:
     """Write the model card."""
     licence, base_licence = terms
+    front = card.front_terms(licence)
     text = CARD.format(
         **{**vars(done), **vars(done.change), **reading},
         name=done.folder.name,
         prefixes=card.prefixes(reading["query_prefix"], reading["document_prefix"]),
+        terms="".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in front.items()),
+        risk=risk,
         licence=licence or "not stated; ask whoever trained it",
         base_licence=base_licence or "as its own card says",
     )
@@ -321,13 +351,11 @@ def _shown(source: Repository) -> str:
 
 
 def _base_shown(source: Repository, weights: Repository) -> str:
-    from obliq_models.retrievers.adapters import MINILM
-
     told = str(source.record("adapter_config.json").get("base_model_name_or_path") or "")
     if weights.commit:
         return str(weights)
     if "minilm_l6_v2" in weights.place:
-        return MINILM
+        return building.MINILM
     return told if told.count("/") == 1 and not told.startswith((".", "/")) else _shown(weights)
 
 
@@ -338,6 +366,16 @@ def _terms(source: Repository, weights: Repository) -> tuple[str, str]:
     own = next((entry.licence for entry in catalogue().values() if entry.name == source.place), "") or _licence(source)
     named = str(source.record("adapter_config.json").get("base_model_name_or_path") or "")
     return own, card.base_terms(weights.place, named, _base_shown(source, weights)) or _licence(weights)
+
+
+def _risk(source: Repository) -> str:
+    """Return the risk that an adapter's recipe states, or else the table of models, or else what holds for any."""
+    from obliq_eval.catalogue import catalogue
+
+    recipe = source.record("training.json").get("recipe")
+    told = recipe.get("risk") if isinstance(recipe, dict) else None
+    entry = next((entry.risk for entry in catalogue().values() if entry.name == source.place), "")
+    return (told if isinstance(told, str) else "") or entry or card.RISK
 
 
 def _licence(source: Repository) -> str:

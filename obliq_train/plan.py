@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from obliq_eval.errors import UserError
+from obliq_train.reading import check_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,6 +153,8 @@ def plan(
     """
     absent = dict(absent or {})
     lists = recipe.trains == "reranker"
+    if lists and tokenizer is not None:
+        check_length("model.document_length", recipe.model.document_length, tokenizer, pair=True)
     made = None if data is None or tokenizer is None or lists else _training_set(recipe, data, tokenizer)
     rows = _rows(recipe, data)
     doses = {part.name: part.dose for part in recipe.used if rows[part.name] is None and part.dose is not None}

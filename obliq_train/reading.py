@@ -55,6 +55,21 @@ def told(passage: Passage) -> str:
     return passage.instruction + space + passage.text
 
 
+def check_length(key: str, limit: int, tokenizer: Any, *, pair: bool = False) -> None:
+    """Refuse a length at which nothing of a text, or of a pair of texts, is read.
+
+    Raises:
+        UserError: If it is one.
+    """
+    special = tokenizer.num_special_tokens_to_add(pair=pair)
+    least = special + 1 + pair
+    if limit < least:
+        raise UserError(
+            f"{key} is {limit}, and the special tokens of {tokenizer.name_or_path} alone are {special}: "
+            f"give {least} or more"
+        )
+
+
 class Reader:
     """Gives each distinct text of a role a number, and tokenises them.
 
@@ -80,13 +95,8 @@ class Reader:
             raise UserError(
                 f"{tokenizer.name_or_path}: training needs a tokenizer of the library tokenizers, with a padding token"
             )
-        least = tokenizer.num_special_tokens_to_add(pair=False) + 1
         for role, limit in self._limits.items():
-            if limit < least:
-                raise UserError(
-                    f"model.{role}_length is {limit}, and the special tokens of {tokenizer.name_or_path} alone are "
-                    f"{least - 1}: give {least} or more"
-                )
+            check_length(f"model.{role}_length", limit, tokenizer)
         types = "token_type_ids" in tokenizer.model_input_names
         padding = Padding(tokenizer.pad_token_id, tokenizer.padding_side == "left", types, None)
         found: list[NDArray[np.int32]] = [np.empty(0, np.int32)] * len(self._numbers)

@@ -20,7 +20,9 @@ names = recipe_files.names
 
 Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Rate = Annotated[float, Field(gt=0, le=1e38)]
+"""Single precision ends there."""
 
 
 class Table(BaseModel):
@@ -131,7 +133,7 @@ class Schedule(Table):
 
     epochs: Above | None = None
     steps: Count | None = None
-    rate: Above = 2e-4
+    rate: Rate = 2e-4
     warmup: Share = 0.03
     shape: Literal["linear", "cosine", "constant"] = "linear"
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -152,7 +154,7 @@ class Execution(Table):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     precision: Literal["fp32", "bf16", "bf16-autocast"] = "fp32"
     log_steps: Count = 1
-    save_steps: Annotated[int, Field(ge=0)] = 0
+    save_steps: Annotated[int, Field(ge=0, le=10**12)] = 0
     keep_checkpoints: Count = 2
 
 
@@ -165,7 +167,7 @@ class Negatives(Table):
         first: First rank that is used.
     """
 
-    count: Annotated[int, Field(ge=0)] = 4
+    count: Annotated[int, Field(ge=0, le=10**4)] = 4
     variant: str = "default"
     first: Count = 1
 
@@ -215,7 +217,7 @@ class Part(Table):
     descriptions: str = ""
     one_line: bool = False
     dose: Count | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
 
 class LeaveOut(Table):

@@ -63,9 +63,13 @@ def layers(reference: str) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     path, seen = place_of(reference), set[Path]()
     while True:
-        if path.resolve() in seen:
+        try:
+            place = path.resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL
+            raise UserError(f"cannot read {path}: {error}") from error
+        if place in seen:
             raise UserError(f"{path}: the recipe extends itself; name another after extends")
-        seen.add(path.resolve())
+        seen.add(place)
         data = read_toml(path)
         above = data.pop("extends", None)
         name = data.pop("name", path.stem)
@@ -144,7 +148,9 @@ def change(text: str) -> dict[str, Any]:
 def _value(value: str, text: str) -> Any:
     try:
         found = tomllib.loads(f"value = {value}")
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no TOML, a number of 5,000 digits, a thousand brackets
+        if not isinstance(error, tomllib.TOMLDecodeError):
+            raise UserError(f"{text[:60]!r}…: the value cannot be read: {error}") from error
         if value[:1] in {'"', "'", "[", "{"} or "\n" in value:
             raise UserError(f"{text!r}: the value is not TOML: {error}") from error
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval.catalogue import resolve
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from obliq_train.recipe import Recipe
+
+
+LONGEST = 80
+"""Bytes of a model's name, without its organisation."""
 
 
 def reading(recipe: Recipe) -> dict[str, Any]:
@@ -28,6 +33,12 @@ def reading(recipe: Recipe) -> dict[str, Any]:
         "dtype": DTYPES[recipe.run.precision],
         **({} if own.bidirectional else {"causal": True}),
     }
+
+
+def plain_name(text: str) -> str:
+    """Return a folder's name as a model may be called: without blanks and what has a meaning after `-m`."""
+    plain = re.sub(r"_{2,}", "_", re.sub(r"[^\w.-]+", "-", text)).strip("-_.").removesuffix(".toml")
+    return plain.encode()[:LONGEST].decode(errors="ignore") or "adapter"
 
 
 def named(recipe: Recipe, output: Path) -> tuple[str, str]:
@@ -49,5 +60,6 @@ def named(recipe: Recipe, output: Path) -> tuple[str, str]:
     plain = {"dtype": "float32", "pooling": "mean", "normalize": True, "trust_remote_code": False, **entry.settings}
     if wanted == {key: getattr(entry, key, None) or plain.get(key, "") for key in wanted}:
         return f"{entry.alias}@{output}", ""
-    told = {"name": output.name, "path": output.name, "model": entry.alias, **wanted, "licence": recipe.licence}
+    first = {"name": plain_name(output.name), "path": output.name, "model": entry.alias}
+    told = {**first, **wanted, "licence": recipe.licence}
     return f"{output}.toml", toml_of(told)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval import show
-from obliq_eval.errors import MissingExtraError, UserError
+from obliq_eval.errors import SHOWN, MissingExtraError, UserError
 from obliq_eval.home import whole_folder
 from obliq_eval.manifest import hardware, now, versions
 from obliq_train import build as building
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from obliq_train.listwise import Lists
     from obliq_train.recipe import Recipe
     from obliq_train.rows import Row
+    from obliq_train.watch import Asked
 
 NEVER = 1 << 40
 """Steps between two checkpoints where the last alone is wanted."""
@@ -133,8 +134,13 @@ def train(recipe: Recipe, data: Data, output: Path, *, fresh: bool = False, prog
         return _train(recipe, data, output, fresh=fresh, shown=progress)
 
 
-def check_start(output: Path, *, fresh: bool) -> None:
+def check_start(output: Path, *, fresh: bool, digest: str = "") -> None:
     """Refuse to begin where the result could not be written, or without what the trainer needs.
+
+    Args:
+        output: The result's folder.
+        fresh: Whether an adapter that was trained there is to be replaced.
+        digest: Of the recipe, where it is known, so that the message can say whether an adapter there is another's.
 
     Raises:
         MissingExtraError: If a package is not installed; transformers would name another way to install it.
@@ -143,19 +149,49 @@ def check_start(output: Path, *, fresh: bool) -> None:
     check_installed()
     if not output.name or output.name == "..":
         raise UserError(f"{output} is no folder of its own: give --output a name, as in -o adapter")
+    try:
+        output.resolve(strict=False)
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL
+        raise UserError(f"{output} is no place for a folder ({error}): give another --output") from error
     beside = checkpoints.Folder.beside(output)
-    if fresh and any(beside.checkpoints.glob("*")) and not beside.identity.is_file():
-        raise UserError(
-            f"{beside.checkpoints} holds something, and no {beside.identity.name} says that `obliq train` wrote it: "
-            "move it away, or give another --output"
-        )
-    for place, mark in ((output, MANIFEST), (beside.path, "")):
-        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
-            continue
-        if not place.is_dir() or (mark and not (place / mark).is_file()):
+    for place in (output, beside.path):
+        if place.exists() and not place.is_dir():
             raise UserError(f"{place} is there already, and is no adapter of `obliq train`: give another --output")
-        if mark and not fresh:
-            raise UserError(f"{place} is trained already: give another --output, or --fresh to begin again")
+    beside.check_own()
+    if not output.exists() or not any(output.iterdir()):
+        return
+    own = files_of(output)
+    if own is None:
+        raise UserError(f"{output} is there already, and is no adapter of `obliq train`: give another --output")
+    if not fresh:
+        other = ", by another recipe" if digest and digest != digest_of(output) else ""
+        raise UserError(f"{output} is trained already{other}: give another --output, or --fresh to begin again")
+    found = {path.relative_to(output).as_posix() for path in output.rglob("*") if not path.is_dir()}
+    if foreign := sorted(found - own):
+        more = f" and {len(foreign) - SHOWN} more" if len(foreign) > SHOWN else ""
+        raise UserError(
+            f"{output} holds {', '.join(foreign[:SHOWN])}{more}, which `obliq train` did not write: move it away, or "
+            "give another --output"
+        )
+
+
+def files_of(output: Path) -> set[str] | None:
+    """Return the names of the files that a training has written into its folder, or None if it is no such folder."""
+    told = _manifest(output).get("files")
+    return {MANIFEST, *map(str, told)} if digest_of(output) and isinstance(told, list) else None
+
+
+def digest_of(output: Path) -> str:
+    """Return the digest of the recipe that a folder's training had; empty if it is no such folder."""
+    return str(_manifest(output).get("digest") or "")
+
+
+def _manifest(output: Path) -> dict[str, Any]:
+    try:
+        told = json.loads((output / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def check_installed() -> None:
@@ -174,6 +210,7 @@ def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool
     from obliq_train.losses import Contrast
     from obliq_train.stepping import Trainer
     from obliq_train.validation import Dev
+    from obliq_train.watch import asked_to_stop
 
     folder = checkpoints.Folder.beside(output)
     args = arguments(recipe, folder)
@@ -186,7 +223,7 @@ def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool
     texts.verify(model, rows, recipe)
     texts.check_contrast(recipe, args.world_size)
     identity = identity_of(recipe, data, base, args)
-    with claimed(folder, identity, args, output if fresh else None):
+    with claimed(folder, identity, args, output if fresh else None), asked_to_stop() as asked:
         loss = Contrast(model, recipe.loss, recipe.batch.sub_batch_tokens)
         trainer = Trainer(model, args, texts, loss, folder=folder, keep=recipe.run.keep_checkpoints)
         if dev.tasks and trainer.is_fsdp_enabled:
@@ -194,14 +231,25 @@ def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool
                 "evaluation.tasks cannot be measured while the weights are spread over devices (FSDP): "
                 "take them out, and run `obliq run` afterwards"
             )
-        found, made = go(trainer, recipe, folder, dev, total, shown=shown)
-        building.check_learnt(made, total)
+        found, made = go(trainer, recipe, folder, dev, total, asked, shown=shown)
         if args.process_index == 0:
             facts = manifest_of(recipe, data, identity, texts, found, total, trainer.args)
             facts["rows"]["parts"] = dict(Counter(row.source for row in rows))
             _write(output, recipe, model, made, found, facts, base.name)
         trainer.accelerator.wait_for_everyone()
+        check_asked(asked, output)
     return written(output, total)
+
+
+def check_asked(asked: Asked, output: Path) -> None:
+    """End where somebody has asked for an end after the last step: a family would go on with its next member.
+
+    Raises:
+        Stopped: If somebody has.
+    """
+    if asked.signal:
+        name = signal.Signals(asked.signal).name
+        raise Stopped(f"{name} came after the last step: {output} is written", asked.signal)
 
 
 def identity_of(recipe: Recipe, data: Data, base: Origin, args: SentenceTransformerTrainingArguments) -> dict[str, Any]:
@@ -306,20 +354,26 @@ def arguments(recipe: Recipe, folder: Folder) -> SentenceTransformerTrainingArgu
 
 
 def go(
-    trainer: Any, recipe: Recipe, folder: Folder, dev: Any, total: int, *, shown: bool
+    trainer: Any, recipe: Recipe, folder: Folder, dev: Any, total: int, asked: Asked, *, shown: bool
 ) -> tuple[list[curves.Point], dict[str, Any]]:
-    """Train, and return the points of the curves and the adapter's weights."""
+    """Train, and return the points of the curves and the trained weights.
+
+    Raises:
+        Stopped: If somebody has asked for an end.
+        UserError: If the weights are those at the start.
+    """
     from obliq_train.stepping import kept
-    from obliq_train.watch import Watch, asked_to_stop, progress
+    from obliq_train.watch import Watch, progress
 
     start, broken = folder.resumed()
-    first = trainer.args.process_index == 0
+    first, begun = trainer.args.process_index == 0, building.fingerprint(trainer.adapter())
     if first and broken:
         show.warn(f"{folder.checkpoints}: {', '.join(broken)} passed over: not what was written")
     done = checkpoints.step_of(start) if start is not None else 0
+    if first and 0 < done < total:
+        show.say(f"going on after step {done:,} of {total:,}", stderr=True)
     trainer.accelerator.wait_for_everyone()  # all have looked before the first one writes
     with ExitStack() as open_:
-        asked = open_.enter_context(asked_to_stop())
         bar = open_.enter_context(progress(total, done, shown=shown and first))
         file = None
         if first:
@@ -340,7 +394,13 @@ def go(
                     f"{signal.Signals(asked.signal).name}; {kept(folder)}",
                     asked.signal,
                 )
-        return (file.points if file is not None else []), trainer.adapter()
+        made = trainer.adapter()
+        if first and building.fingerprint(made) == begun:
+            raise UserError(
+                f"nothing was learnt in {total:,} step{'s'[: total != 1]}, and nothing is written: the learning rate "
+                "or every gradient was 0; train longer, lower schedule.warmup, or give rows that differ"
+            )
+        return (file.points if file is not None else []), made
 
 
 def _dev_scores(trainer: Any, dev: Any) -> dict[str, float]:
@@ -430,8 +490,12 @@ def _write(
 
 
 @contextmanager
-def saving(output: Path) -> Iterator[None]:
+def saving(output: Path, then: str = ": it goes on from its last step") -> Iterator[None]:
     """Say in one sentence why a model could not be written: the libraries that do raise errors of their own kinds.
+
+    Args:
+        output: The model's folder.
+        then: What the same command does, the sentence's end.
 
     Raises:
         UserError: If it could not.
@@ -440,13 +504,14 @@ def saving(output: Path) -> Iterator[None]:
         yield
     except Exception as error:
         raise UserError(
-            f"cannot write {output}: {checkpoints.why(error)}; free space, and give the same command again: it goes on "
-            "from its last step"
+            f"cannot write {output}: {checkpoints.why(error)}; free space, and give the same command again{then}"
         ) from error
 
 
 def describe(part: Path, recipe: Recipe, found: list[curves.Point], facts: Mapping[str, Any], told: str) -> None:
     """Write into a model's folder how it was made: recipe, manifest, curves, and the card."""
+    saved = {path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file()}
+    facts = {**facts, "files": sorted(saved | {RECIPE, CURVES, PICTURE, CARD})}
     (part / RECIPE).write_text(recipe.to_toml(), "utf-8")
     (part / MANIFEST).write_text(json.dumps(facts, indent=2, ensure_ascii=False, default=str) + "\n", "utf-8")
     (part / CURVES).write_text("".join(point.to_json() + "\n" for point in found), "utf-8")

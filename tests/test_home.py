@@ -71,6 +71,19 @@ def test_a_folder_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "there"]
 
 
+def test_files_in_a_folder_may_be_read_by_those_who_may_read_files_here(tmp_path: Path) -> None:
+    """Safetensors writes its own for the owner alone."""
+    with whole_folder(tmp_path / "there") as part:
+        (part / "deep").mkdir()
+        for name in ("plain", "deep/private", "deep/program"):
+            (part / name).touch()
+        (part / "deep" / "private").chmod(0o600)
+        (part / "deep" / "program").chmod(0o700)
+    modes = {name: (tmp_path / "there" / name).stat().st_mode & 0o777 for name in ("plain", "deep/private")}
+    assert len(set(modes.values())) == 1
+    assert (tmp_path / "there" / "deep" / "program").stat().st_mode & 0o100
+
+
 def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="free space, or set OBLIQ_HOME"), whole_file(tmp_path / "file"):
         raise OSError(28, "No space left on device")

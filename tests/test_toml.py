@@ -23,7 +23,14 @@ def test_a_byte_order_mark_is_no_content_and_numbers_are_as_asked(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"= =", "is not a TOML file"), (b'a = "\xff"', "is not a TOML file"), (None, "No such file")],
+    [
+        (b"= =", "is not a TOML file"),
+        (b'a = "\xff"', "is not a TOML file"),
+        (b"a = " + b"1" * 5_000, "is not a TOML file"),
+        (b"a = " + b"[" * 100_000, "too deeply"),
+        (b"a" + b".a" * 900 + b" = 1", "too deeply"),
+        (None, "No such file"),
+    ],
 )
 def test_what_cannot_be_read_is_named(content: bytes | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "a.toml"

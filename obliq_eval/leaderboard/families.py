@@ -113,6 +113,7 @@ class Family:
         family: Its name.
         data: `mini`.
         control: What the others are compared with.
+        seeds: Training seeds.
         tasks: One table for each task.
         not_run: `{model: why}`.
         same: `{row: the row whose recipe it has}`; such a row is no comparison of its own.
@@ -122,6 +123,7 @@ class Family:
     family: str
     data: Literal["mini"]
     control: str
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)]
     tasks: Annotated[tuple[Table, ...], Field(min_length=1)]
     not_run: Annotated[dict[str, str], Field(alias="not run")]
     same: Annotated[dict[str, str], Field(alias="same recipe")]

@@ -49,10 +49,8 @@ def merge(
 
     merging.check_dtype(dtype)
     merging.check_output(output, Path(adapter))
-    place = device_of(device) if device else None
-    done = merging.merge(
-        adapter, output, dtype, probe or DEFAULT, base=base, device=place, trust_remote_code=trust_remote_code
-    )
+    place, on = device_of(device) if device else None, DEFAULT if probe is None else probe
+    done = merging.merge(adapter, output, dtype, on, base=base, device=place, trust_remote_code=trust_remote_code)
     if as_json:
         show.payload(asdict(done))
     else:
@@ -61,7 +59,7 @@ def merge(
 
 def _tell(done: Merged) -> None:
     change = done.change
-    show.say(f"{done.folder}: {done.adapter} folded into {done.base}, {done.layers} layers, {done.dtype}")
+    show.say(f"{done.folder}: {done.adapter} folded into {done.base}, {done.layers} linear layers, {done.dtype}")
     show.say(f"compared with the adapter on its base in {done.own}, on {change.probe}:")
     show.say(f"  cosine of vectors  {change.least:.6f} at least, {change.mean:.6f} on average ({change.texts:,} texts)")
     show.say(f"  same first document  {change.first:,}/{change.queries:,} queries")

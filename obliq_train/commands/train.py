@@ -78,7 +78,7 @@ def train(
     else:
         _check_single(seeds, queries or members)
     judged = _judged(queries, data)
-    chosen = tuple(filter(None, (members or "").split(",")))
+    chosen = _members(members)
     given = _files(files or [])
     if listed:
         _list(as_json=as_json)
@@ -119,6 +119,13 @@ def _judged(queries: str | None, data: str | None) -> str:
     return judged
 
 
+def _members(text: str | None) -> tuple[str, ...]:
+    names = () if text is None else tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise UserError(f"--members {text!r} is not of the form A,B")
+    return names
+
+
 def _files(texts: list[str]) -> dict[str, Path]:
     pairs = [text.partition("=") for text in texts]
     if wrong := [text for text, (name, _, file) in zip(texts, pairs, strict=True) if not name or not file]:
@@ -143,7 +150,7 @@ def _list(*, as_json: bool) -> None:
 
 def _show(recipe: Recipe, changes: Sequence[str], *, as_json: bool) -> None:
     changed = {change.partition("=")[0].strip() for change in changes}
-    rows = [[key, value, _source(recipe, key, value, changed)] for key, value in _values(recipe).items()]
+    rows = [[key, value, _source(recipe, key, changed)] for key, value in _values(recipe).items()]
     if as_json:
         show.payload([{"key": key, "value": value, "source": source} for key, value, source in rows])
         return
@@ -167,22 +174,22 @@ def _values(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _source(recipe: Recipe, key: str, value: object, changed: set[str]) -> str:
+def _source(recipe: Recipe, key: str, changed: set[str]) -> str:
     if key in changed:
         return "--set"
-    return recipe.sources.get(key) or ("default" if value == _default(type(recipe), key) else "this recipe")
+    return recipe.sources.get(key) or ("this recipe" if _is_set(recipe, key) else "default")
 
 
-def _default(table: Any, key: str) -> object:
-    first, _, rest = key.partition(".")
-    if first == "part":
-        from obliq_train.recipe import Part
-
-        return _default(Part, rest.partition(".")[2])
-    found = table.model_fields.get(first)
-    if found is None:
-        return None
-    return _default(found.annotation, rest) if rest else found.default
+def _is_set(recipe: Recipe, key: str) -> bool:
+    """Tell whether a file of the recipe, its own or one that it extends, says something of a key."""
+    table: Any = recipe
+    *above, last = key.split(".")
+    if above[:1] == ["part"]:
+        table = next(part for part in recipe.part if part.name == ".".join(above[1:]))
+        return last in table.model_fields_set
+    for name in above:
+        table = getattr(table, name)
+    return last in table.model_fields_set
 
 
 def _value(value: object) -> str:
@@ -285,5 +292,5 @@ def _train(recipe: Recipe, files: Mapping[str, Path], output: Path, *, fresh: bo
     if as_json:
         show.payload({**done.manifest, "folder": str(done.folder), "evaluate": ask})
     else:
-        took = f"{done.steps:,} steps in {done.seconds:,.0f} s, loss {number(done.loss)}"
+        took = f"{done.steps:,} steps in {done.seconds:,.0f} s, last loss {number(done.loss)}"
         show.say(f"{done.folder}: {took}; evaluate it with: {ask}")

@@ -59,7 +59,7 @@ def test_the_front_matter_is_what_the_hub_asks_for() -> None:
     [
         "Writing style, in small.",
         "| graph | OBLIQ-Mini-Writing | nearest neighbours by stylometry (frozen), k = 3, dose 1,200 | neighbours |",
-        "1,200 rows, SHA-256 of the file abc.",
+        "1,200 rows (6,000 anchors in 1,500 steps), SHA-256 of the file abc.",
         "- edges of graph: SHA-256 def",
         "- left out: 3",
         "- truncated document texts: 7",

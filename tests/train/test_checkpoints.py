@@ -111,7 +111,16 @@ def test_what_is_known_of_a_run_is_compared_before_the_rest(tmp_path: Path) -> N
         checkpoints.check(folder, {"digest": "2", "recipe": {**RECIPE, "schedule": {"rate": 2e-3, "steps": 4}}})
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"digest": '])
+def test_a_checkpoint_under_another_step_s_name_is_none(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "run")
+    write(folder, 3)
+    folder.keep(3, 2).rename(folder.checkpoints / "checkpoint-9")
+    assert folder.resumed() == (None, ["checkpoint-9"])
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"digest": ', '{"digest": "x", "recipe": "y"}', '{"recipe": [1]}', "[" * 100_000]
+)
 def test_a_damaged_identity_is_refused(tmp_path: Path, content: str) -> None:
     folder = Folder(tmp_path)
     folder.identity.write_text(content, "utf-8")

@@ -137,7 +137,13 @@ def test_fewer_processes_than_the_recipe_was_written_for_are_told_of(tiny_traini
 
 def launch(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
     """Set what a launcher of two processes sets."""
-    for key, value in {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+    for key, value in {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(key, value)
 
 
@@ -176,6 +182,15 @@ def test_what_is_wrong_in_another_process_alone_is_told_as_well(monkeypatch: pyt
         ({"RANK": "1"}, ""),
         ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2 in the environment, and no launcher has started this: unset it"),
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two' in the environment, and no number of processes"),
+        ({"LOCAL_RANK": "3"}, "LOCAL_RANK is 3 in the environment, and no launcher has started this: unset it"),
+        ({"LOCAL_RANK": "-1"}, ""),
+        (
+            {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "x"},
+            "MASTER_PORT is 'x' in the environment, and no number",
+        ),
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "ACCELERATE_USE_DEEPSPEED is 'true' in the environment, which `obliq t"),
+        ({"ACCELERATE_DYNAMO_BACKEND": "inductor"}, "ACCELERATE_DYNAMO_BACKEND is 'inductor' in the environment"),
+        ({"ACCELERATE_DYNAMO_BACKEND": "NO"}, ""),
         ({"ACCELERATE_MIXED_PRECISION": "bf16"}, "the launcher asks for mixed precision bf16, and the recipe for run"),
         ({"ACCELERATE_MIXED_PRECISION": "no"}, ""),
     ],

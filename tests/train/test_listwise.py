@@ -194,6 +194,23 @@ def test_a_loss_that_is_no_number_ends_it(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("targets", ["[]", '["query"]'])
+def test_a_reranker_that_has_learnt_nothing_is_not_written(
+    tmp_path: Path, bases: dict[str, Path], targets: str
+) -> None:
+    """The only step has the rate 0, with all weights trained and with an adapter beside the head."""
+    recipe = asked(bases["judge"], f"lora.targets={targets}", "schedule.steps=1")
+    with pytest.raises(UserError, match="nothing was learnt in 1 step, and nothing is written"):
+        listwise.train(recipe, given(tmp_path, whales()), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_length_at_which_nothing_is_read_is_refused(tmp_path: Path, bases: dict[str, Path]) -> None:
+    recipe = asked(bases["judge"], "model.document_length=3")
+    with pytest.raises(UserError, match=r"model.document_length is 3, and the special tokens of .* alone are \d: give"):
+        listwise.train(recipe, given(tmp_path, whales()), tmp_path / "out")
+
+
 def test_what_cannot_be_trained(tmp_path: Path, bases: dict[str, Path]) -> None:
     rows = given(tmp_path, whales())
     with pytest.raises(UserError, match="trains a retriever, and this trains rerankers"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from obliq_eval.cli import app
@@ -132,7 +133,7 @@ def test_a_whole_model_loads_wherever_a_checkpoint_does(whole: tuple[Path, Any])
 def test_the_command_says_what_changed(place: Path) -> None:
     done = run(place / "adapter", "-o", place / "told", "--probe", place / "probe.jsonl")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines()[0] == f"{place / 'told'}: adapter folded into base, 12 layers, float32"
+    assert done.stdout.splitlines()[0] == f"{place / 'told'}: adapter folded into base, 12 linear layers, float32"
     assert "cosine of vectors  1.000000 at least, 1.000000 on average (16 texts)" in done.stdout
     assert "same first document  8/8 queries" in done.stdout
     assert "overlap@10  1.0000 on average" in done.stdout
@@ -141,7 +142,7 @@ def test_the_command_says_what_changed(place: Path) -> None:
 
 def test_the_card_says_from_what_and_under_which_terms(whole: tuple[Path, Any]) -> None:
     text = (whole[0] / "README.md").read_text("utf-8")
-    assert "The adapter adapter folded into base, 12 layers, and written in float32." in text
+    assert "The adapter adapter folded into base, 12 linear layers, and written in float32." in text
     assert "Licence of the adapter: not stated" in text
     assert 'Before a query stands "query: ", before a document "passage: ", as `config_sentence' in text
     assert str(whole[0].parent) not in text.replace(whole[1].change.probe, "")
@@ -275,6 +276,55 @@ def test_an_adapter_of_a_causal_base_is_read_and_folded_where_its_recipe_means_i
         merge(adapter, tmp_path / "whole")
     (adapter / "training.json").write_text(json.dumps({"recipe": told.model_dump(mode="json")}), "utf-8")
     assert merge(adapter, tmp_path / "whole").layers > 0
+
+
+def test_a_base_that_has_changed_since_is_told_of(
+    place: Path, tmp_path: Path, write_tiny_training: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write_tiny_training(tmp_path)
+    done = CliRunner().invoke(app, ["train", str(recipe), "-o", str(tmp_path / "adapter")])
+    assert done.exit_code == 0, done.output
+    on = str(place / "probe.jsonl")
+    merge(tmp_path / "adapter", tmp_path / "same", on=on)
+    assert "other files" not in capsys.readouterr().err
+    weights = tmp_path / "base" / "model.safetensors"
+    save_file({name: weight + 0.5 for name, weight in load_file(weights).items()}, weights)
+    merge(tmp_path / "adapter", tmp_path / "changed", on=on)
+    assert "base has other files than when" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("sentence_bert_config.json", {"query_length": "a"}),
+        ("sentence_bert_config.json", {"document_length": -3}),
+        ("sentence_bert_config.json", {"document_length": True}),
+        ("config_sentence_transformers.json", {"prompts": [1]}),
+        ("config_sentence_transformers.json", {"prompts": {"query": 5}}),
+    ],
+)
+def test_settings_that_are_none_are_named(place: Path, tmp_path: Path, file: str, content: dict[str, Any]) -> None:
+    shutil.copytree(place / "adapter", tmp_path / "adapter")
+    told = json.loads((tmp_path / "adapter" / file).read_text("utf-8"))
+    (tmp_path / "adapter" / file).write_text(json.dumps({**told, **content}), "utf-8")
+    said = refused(tmp_path / "adapter", "-o", tmp_path / "new", "--probe", place / "probe.jsonl")
+    assert f"{file} of " in said
+    assert next(iter(content)) in said
+
+
+def test_a_full_disk_is_one_sentence(place: Path, tmp_path: Path) -> None:
+    """Files of 20 kB at most; nothing half-written is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        done = run(place / "adapter", "-o", tmp_path / "new", "--probe", place / "probe.jsonl")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.exit_code == 2
+    assert told.startswith(f"error: cannot write {tmp_path / 'new'}: ")
+    assert told.endswith("; free space, and give the same command again")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_package_is_named(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,9 @@ import errno
 import json
 import os
 import re
+import shlex
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +21,7 @@ from typer.testing import CliRunner
 
 from obliq_eval.cli import app
 from obliq_eval.errors import UserError
-from obliq_train import ablation, at_hand, checkpoints
+from obliq_train import ablation, at_hand, checkpoints, trainer
 from obliq_train import recipe as recipes
 from obliq_train.checkpoints import Folder
 
@@ -56,7 +59,7 @@ def test_a_run_ends_with_one_line_that_says_how_to_evaluate_it(trained: tuple[Pa
     assert done.exit_code == 0, done.output
     place = re.escape(str(output))
     ask = rf"obliq run -t OBLIQ-Mini-Math -m {place}\.toml"
-    assert re.fullmatch(rf"{place}: 6 steps in \d+ s, loss \d\.\d{{4}}; evaluate it with: {ask}\n", done.stdout)
+    assert re.fullmatch(rf"{place}: 6 steps in \d+ s, last loss \d\.\d{{4}}; evaluate it with: {ask}\n", done.stdout)
     assert {"adapter_config.json", "adapter_model.safetensors", "recipe.toml", "training.json", "README.md"} <= {
         path.name for path in output.iterdir()
     }
@@ -102,26 +105,18 @@ def test_it_is_not_trained_twice_unless_it_is_to_begin_again(tiny_training: Path
     assert told["evaluate"].endswith(f"-m {output}.toml")
 
 
-def test_beginning_again_removes_a_link_and_says_what_it_cannot_remove(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beginning_again_says_what_it_cannot_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as checkpoints are there, so is the file that says whose they are."""
-    target, output, beside = tmp_path / "target", tmp_path / "mini", tmp_path / "mini-run"
-    target.mkdir()
-    (target / "kept").touch()
-    output.symlink_to(target)
+    output, beside = tmp_path / "mini", tmp_path / "mini-run"
     folder = Folder.beside(output)
-    checkpoints.clear(folder, output)
-    assert (target / "kept").is_file()
-    assert not output.is_symlink()
-    (beside / "checkpoints").mkdir(parents=True)
+    (beside / "checkpoints" / "checkpoint-3").mkdir(parents=True)
     (beside / "run.json").touch()
 
     def busy(place: Path) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy", str(place))
 
     monkeypatch.setattr("obliq_train.checkpoints.shutil.rmtree", busy)
-    with pytest.raises(UserError, match=r"cannot remove .*/checkpoints: Device or resource busy"):
+    with pytest.raises(UserError, match=r"cannot remove .*/checkpoint-3: Device or resource busy"):
         checkpoints.clear(folder, output)
     assert (beside / "run.json").is_file()
 
@@ -131,15 +126,134 @@ def test_beginning_again_removes_nothing_that_it_does_not_know_or_before_it_can_
     output = tiny_training.parent / "adapter"
     foreign = tiny_training.parent / "adapter-run" / "checkpoints" / "mine"
     foreign.mkdir(parents=True)
-    assert "no run.json says that" in refused(tiny_training, "-o", output, "--fresh")
+    for more in ((), ("--fresh",)):
+        assert "holds something that `obliq train` did not write" in refused(tiny_training, "-o", output, *more)
+        (foreign.parents[1] / ".lock").touch()  # one of ours, but whose checkpoints?
+        assert "no run.json says that" in refused(tiny_training, "-o", output, *more)
+        (foreign.parents[1] / ".lock").unlink()
     assert foreign.is_dir()
-    foreign.rmdir()
+    shutil.rmtree(foreign.parents[1])
     assert run(tiny_training, "-o", output).exit_code == 0
     assert "no layer that a vector is read from" in refused(
         tiny_training, "-o", output, "--fresh", "--set", 'lora.targets=["nothing"]'
     )
     assert (output / "adapter_model.safetensors").is_file()
     assert (tiny_training.parent / "adapter-run" / "run.json").is_file()
+
+
+def test_beginning_again_keeps_what_somebody_else_put_there(tiny_training: Path) -> None:
+    """A file beside ours is named; a folder with another `training.json` is none of ours; a link stays a link."""
+    output, real = tiny_training.parent / "adapter", tiny_training.parent / "elsewhere"
+    real.mkdir()
+    output.symlink_to(real)
+    assert run(tiny_training, "-o", output).exit_code == 0
+    mine = real / "notes" / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("three years", "utf-8")
+    assert "adapter holds notes/mine.txt, which `obliq train` did not write" in refused(
+        tiny_training, "-o", output, "--fresh"
+    )
+    shutil.rmtree(mine.parent)
+    assert run(tiny_training, "-o", output, "--fresh").exit_code == 0
+    assert output.is_symlink()
+    assert (real / "adapter_model.safetensors").is_file()
+    (real / "training.json").write_text("{}", "utf-8")
+    assert "is no adapter of `obliq train`" in refused(tiny_training, "-o", output, "--fresh")
+
+
+def test_what_is_trained_already_says_whether_by_another_recipe(tiny_training: Path) -> None:
+    """And where a process was killed before it wrote the model's file, this is made up for."""
+    output = tiny_training.parent / "adapter"
+    assert run(tiny_training, "-o", output).exit_code == 0
+    beside = Path(f"{output}.toml")
+    written = beside.read_text("utf-8")
+    beside.unlink()
+    other = ("--set", "schedule.rate=2e-3")
+    assert "is trained already, by another recipe: give" in refused(tiny_training, "-o", output, *other)
+    assert not beside.exists()
+    assert "is trained already: give" in refused(tiny_training, "-o", output)
+    assert beside.read_text("utf-8") == written
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("a b", "a-b"), ("o@x", "o-x"), ("a+b", "a-b"), ("o:x", "o-x"), ("__", "adapter"), ("é.toml", "é")],
+)
+def test_an_output_of_any_name_can_be_used_by_the_command_that_is_told(
+    tiny_training: Path, name: str, plain: str
+) -> None:
+    """One step each; the command is quoted as a shell wants it."""
+    from obliq_models.naming import find
+
+    output = tiny_training.parent / name
+    done = run(tiny_training, "-o", output, "--set", "schedule.steps=2")
+    assert done.exit_code == 0, done.output
+    *_, told = shlex.split(done.stdout.partition("evaluate it with: ")[2])
+    assert told == f"{output}.toml"
+    assert find(told).name == f"local/{plain}"
+
+
+def test_a_second_process_is_refused_before_it_touches_the_rows(
+    tiny_training: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first one would train on the second one's."""
+    from filelock import FileLock
+
+    from obliq_train import data
+
+    output = tiny_training.parent / "adapter"
+    beside = Folder.beside(output)
+    beside.path.mkdir()
+    monkeypatch.setattr(data, "prepare", lambda *_: pytest.fail("rows were prepared"))
+    with FileLock(beside.lock):
+        assert "another process is training in" in refused(tiny_training, "-o", output)
+
+
+def test_a_request_to_stop_after_the_last_step_ends_a_family_too(
+    tiny_training: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adapter is written, and nothing begins after it."""
+    output, real = tiny_training.parent / "adapter", trainer._write
+
+    def asked(*given: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        real(*given)
+
+    monkeypatch.setattr(trainer, "_write", asked)
+    done = run(tiny_training, "-o", output)
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert f"SIGINT came after the last step: {output} is written" in done.stderr
+    assert (output / "adapter_model.safetensors").is_file()
+    assert Path(f"{output}.toml").is_file()
+
+
+def test_a_closed_output_is_no_error(tiny_training: Path) -> None:
+    output = tiny_training.parent / "adapter"
+    command = shlex.join([sys.executable, "-c", SCRIPT, "train", str(tiny_training), "-o", str(output)])
+    done = subprocess.run(["sh", "-c", f"{command} >&-"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert (output / "adapter_model.safetensors").is_file()
+
+
+def test_a_file_that_is_given_and_cannot_be_read_is_no_plan(tiny_training: Path) -> None:
+    absent = tiny_training.parent / "absent.jsonl"
+    assert "its file" in (told := refused(tiny_training, "--dry-run", "--file", f"toy={absent}"))
+    assert "--file toy=" in told
+    absent.write_text("{", "utf-8")
+    assert "absent.jsonl" in refused(tiny_training, "--dry-run", "--file", f"toy={absent}")
+
+
+def test_a_value_that_a_file_sets_is_no_default_even_if_it_is_the_same(tiny_training: Path) -> None:
+    shown = json.loads(run(tiny_training, "--show", "--json", "--set", "lora.rank=4").stdout)
+    source = {row["key"]: row["source"] for row in shown}
+    assert source["schedule.epochs"] == "this recipe"
+    assert source["lora.dropout"] == "this recipe"
+    assert source["schedule.shape"] == "default"
+    assert source["part.toy.k"] == "default"
+    own = tiny_training.parent / "own.toml"
+    own.write_text(f'extends = "{tiny_training.name}"\nschedule.rate = 2e-4\n', "utf-8")
+    shown = json.loads(run(own, "--show", "--json").stdout)
+    assert {row["key"]: row["source"] for row in shown}["schedule.rate"] == "this recipe"
 
 
 @pytest.mark.parametrize("place", [".", "..", "/"])
@@ -151,6 +265,8 @@ def test_an_output_needs_a_name(tiny_training: Path, place: str) -> None:
     ("change", "told"),
     [
         ("model.query_length=2", "model.query_length is 2, and the special tokens of"),
+        ("schedule.rate=1e300", "schedule.rate"),
+        ("model.query_length=1000000000000000000000", "model.query_length"),
         ("lora.rank=100000000", "lora.rank is 100,000,000, and no change of a layer"),
         ("batch.per_device=1", ""),
     ],
@@ -181,7 +297,7 @@ def test_an_adapter_that_has_learnt_nothing_is_not_written(tiny_training: Path) 
     """The only step of a warm-up has the rate 0."""
     output = tiny_training.parent / "adapter"
     told = refused(tiny_training, "-o", output, "--set", "schedule.epochs=0.1", "--set", "schedule.warmup=0.9")
-    assert "nothing was learnt in 1 step, and no adapter is written" in told
+    assert "nothing was learnt in 1 step, and nothing is written" in told
     assert not output.exists()
 
 
