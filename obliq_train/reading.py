@@ -112,5 +112,7 @@ class Reader:
                 cut, lost = cut + read.cut, lost + read.lost
                 for (number, _), ids in zip(some, read.ids, strict=True):
                     found[number] = np.array(ids, np.int32)
+            blank = sum(not text.strip() for _, text in own)
             counts |= {f"{role} texts": len(own), f"truncated {role} texts": cut, f"lost {role} tokens": lost}
+            counts |= {f"blank {role} texts": blank} if blank else {}
         return Ragged.of(found, np.int32), padding, counts

@@ -117,6 +117,16 @@ def test_rows_steps_and_cut_texts(tmp_path: Path, words: Any) -> None:
     assert ("optimiser steps", "2") in told.table()
 
 
+def test_blank_texts_are_told_of(tmp_path: Path, words: Any) -> None:
+    """Two queries are blank, of which one text is; a document of white space is another."""
+    rows = [row("", "a"), row("", "b"), row("c", " \n"), row("d", "e")]
+    told = plan(recipe(batch=Batch(per_device=2)), data_of(tmp_path, rows), words)
+    assert [note for note in told.notes if "blank" in note] == [
+        "1 of the query texts is blank, and trained on as such",
+        "1 of the document texts is blank, and trained on as such",
+    ]
+
+
 def test_steps_decide_the_epochs(tmp_path: Path, words: Any) -> None:
     rows = [row(f"a {c}", c) for c in "abcdefgh"]
     told = plan(recipe(schedule=Schedule(steps=6), batch=Batch(per_device=4)), data_of(tmp_path, rows), words)
