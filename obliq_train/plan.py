@@ -317,9 +317,12 @@ def _told(recipe: Recipe, made: TrainingSet | None, rows: int | None) -> list[st
             f"{made.counts['positives beside the first']:,} positives beside the first of their row are never a "
             "row's positive: they are answers, and left out where they meet their anchor"
         )
-    for role in ROLES:
-        if made is not None and (blank := made.counts.get(f"blank {role} texts", 0)):
-            found.append(f"{blank:,} of the {role} texts {'is' if blank == 1 else 'are'} blank, and trained on as such")
+    blank = {role: made.counts.get(f"blank {role} texts", 0) for role in ROLES} if made is not None else {}
+    found += [
+        f"{count:,} of the {role} texts {'is' if count == 1 else 'are'} blank, and trained on as such"
+        for role, count in blank.items()
+        if count
+    ]
     size = recipe.batch.per_device * recipe.batch.devices
     if rows is not None and rows % size:
         found.append(f"{rows % size:,} rows of each epoch, others each time, are left out: only full batches are used")
