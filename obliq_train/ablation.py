@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from obliq_eval import show
 from obliq_eval.errors import UserError, near, raise_all
 from obliq_eval.home import whole_file
-from obliq_train import ablation_tables, launching, trainer
+from obliq_train import ablation_tables, launching, outputs, trainer
 from obliq_train import recipe as recipes
 from obliq_train.checkpoints import Folder
 from obliq_train.data import prepare
@@ -244,7 +244,7 @@ def finished(recipe: Recipe, folder: Path, files: Mapping[str, Path] = MappingPr
     if not folder.exists():
         return False
     try:
-        told = json.loads((folder / trainer.MANIFEST).read_text("utf-8"))
+        told = json.loads((folder / outputs.MANIFEST).read_text("utf-8"))
         digest, rows, weights = told["digest"], told["rows"]["sha256"], dict(told.get("weights") or {})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(

@@ -16,8 +16,8 @@ from obliq_eval.home import whole_file
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from obliq_train.outputs import Trained
     from obliq_train.recipe import Recipe
-    from obliq_train.trainer import Trained
 
 
 OTHER = {
@@ -91,7 +91,7 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
         UserError: As `data.prepare` and `trainer.train` say; if `output` is something else than an adapter's folder; or
             if the model file beside it would be written over another file.
     """
-    from obliq_train import checkpoints, data, listwise, trainer
+    from obliq_train import checkpoints, data, listwise, outputs, trainer
 
     folder = checkpoints.Folder.beside(output)
     trainer.check_installed()
@@ -118,7 +118,7 @@ def run(recipe: Recipe, output: Path, files: Mapping[str, Path], *, fresh: bool 
         try:
             return train(recipe, rows, output, fresh=fresh)
         finally:  # somebody may have asked for an end when it was written
-            if first() and trainer.digest_of(output) == recipe.digest:
+            if first() and outputs.digest_of(output) == recipe.digest:
                 evaluation(recipe, output)
 
 
@@ -180,8 +180,8 @@ def _check_model_file(recipe: Recipe, output: Path) -> None:
 
 def _mend(recipe: Recipe, output: Path) -> None:
     """Write the model file of an adapter that was finished, where a process that was killed has not come to it."""
+    from obliq_train.outputs import digest_of
     from obliq_train.serving import named
-    from obliq_train.trainer import digest_of
 
     text, content = named(recipe, output)
     if content and not Path(text).exists() and digest_of(output) == recipe.digest:

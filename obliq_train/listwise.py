@@ -18,7 +18,7 @@ from obliq_eval import show
 from obliq_eval.errors import UserError
 from obliq_eval.home import whole_folder
 from obliq_train import build as building
-from obliq_train import card, checkpoints, trainer
+from obliq_train import card, checkpoints, outputs, trainer
 from obliq_train.provenance import sha256
 from obliq_train.reading import told
 from obliq_train.rows import Passage, read_rows
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from obliq_train import curves
     from obliq_train.build import Origin
     from obliq_train.data import Data
+    from obliq_train.outputs import Trained
     from obliq_train.recipe import Recipe
     from obliq_train.rows import Row
-    from obliq_train.trainer import Trained
 
 OBJECTIVE = "ListNet: cross entropy between the softmax of the teacher's scores and of the student's, over a row's list"
 COLUMN = "row"
@@ -174,12 +174,12 @@ def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool
             raise UserError("a reranker is not trained with its weights spread over devices (FSDP): use torchrun alone")
         found, _ = trainer.go(going, recipe, folder, Dev(()), total, asked, shown=shown)
         if args.process_index == 0:
-            facts = trainer.manifest_of(recipe, data, identity, lists, found, total, going.args)
+            facts = outputs.manifest_of(recipe, data, identity, lists, found, total, going.args)
             del facts["contrast"]
             _write(output, recipe, going.plain, found, {**facts, "objective": OBJECTIVE, "head": head}, base.name)
         going.accelerator.wait_for_everyone()
         trainer.check_asked(asked, output)
-    return trainer.written(output, total)
+    return outputs.written(output, total)
 
 
 def build(recipe: Recipe, base: Origin, prompts: Mapping[str, str]) -> tuple[Any, str]:
@@ -304,11 +304,11 @@ def _write(
     if recipe.lora.targets:
         fold(model, building.DTYPES[recipe.run.precision])
     with whole_folder(output) as part:
-        with trainer.saving(output):
+        with outputs.saving(output):
             model.save_pretrained(str(part), create_model_card=False)
         known = {**facts, "weights": {file.name: sha256(file) for file in sorted(part.glob("*.safetensors"))}}
         told = _card(recipe, known, model.prompts or {}, base, output.name)
-        trainer.describe(part, recipe, found, known, told)
+        outputs.describe(part, recipe, found, known, told)
 
 
 def _card(recipe: Recipe, facts: Mapping[str, Any], prompts: Mapping[str, str], base: str, name: str) -> str:

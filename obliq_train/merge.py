@@ -12,7 +12,7 @@ from obliq_eval import show
 from obliq_eval.errors import UserError, near
 from obliq_eval.home import whole_folder
 from obliq_train import build as building
-from obliq_train import card, probe, trainer
+from obliq_train import card, outputs, probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,7 +119,7 @@ def merge(
         "document_length": encoder.length("document"),
     }
     with whole_folder(output) as part:
-        with trainer.saving(output, ""):
+        with outputs.saving(output, ""):
             _write(encoder.model, part, reading, config_of(weights.record("config.json"), weights, dtype or own))
         after = _again(part, dtype or own, {**reading, "causal": causal}, encoder.model, device)
         change = probe.compare(texts, before, probe.encode(after.encoder, texts))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
-import json
 import math
 import signal
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from obliq_eval import show
-from obliq_eval.errors import SHOWN, MissingExtraError, UserError
+from obliq_eval.errors import MissingExtraError, UserError
 from obliq_eval.home import whole_folder
-from obliq_eval.manifest import hardware, now, versions
 from obliq_train import build as building
-from obliq_train import card, checkpoints, curves
+from obliq_train import card, checkpoints, curves, outputs
 from obliq_train.provenance import sha256
 from obliq_train.rows import read_rows
 
@@ -28,11 +24,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
-    from obliq_train.batches import TrainingSet
     from obliq_train.build import Origin
     from obliq_train.checkpoints import Folder
     from obliq_train.data import Data
-    from obliq_train.listwise import Lists
+    from obliq_train.outputs import Trained
     from obliq_train.recipe import Recipe
     from obliq_train.rows import Row
     from obliq_train.watch import Asked
@@ -42,28 +37,6 @@ NEVER = 1 << 40
 LONGEST_WAIT = 24 * 3600
 """Seconds that processes wait for the first one, which measures dev scores and writes."""
 SHAPES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
-MANIFEST, RECIPE, CURVES, PICTURE, CARD = "training.json", "recipe.toml", "curves.jsonl", "curves.svg", "README.md"
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What came out.
-
-    Args:
-        folder: The adapter's folder.
-        steps: Optimiser steps.
-        seconds: Of training, over all sessions, evaluation included.
-        loss: Mean over the steps since the last point but one of the curves; None if a stopped run has lost them.
-        curves: The file of the curves.
-        manifest: Content of `training.json`.
-    """
-
-    folder: Path
-    steps: int
-    seconds: float
-    loss: float | None
-    curves: Path
-    manifest: Mapping[str, Any]
 
 
 class Stopped(UserError):  # noqa: N818 -- nothing is wrong
@@ -149,49 +122,11 @@ def check_start(output: Path, *, fresh: bool, digest: str = "") -> None:
     check_installed()
     if not output.name or output.name == "..":
         raise UserError(f"{output} is no folder of its own: give --output a name, as in -o adapter")
-    try:
-        output.resolve(strict=False)
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL
-        raise UserError(f"{output} is no place for a folder ({error}): give another --output") from error
+    outputs.check_place(output)
     beside = checkpoints.Folder.beside(output)
-    for place in (output, beside.path):
-        if place.exists() and not place.is_dir():
-            raise UserError(f"{place} is there already, and is no adapter of `obliq train`: give another --output")
+    outputs.check_place(beside.path)
     beside.check_own()
-    if not output.exists() or not any(output.iterdir()):
-        return
-    own = files_of(output)
-    if own is None:
-        raise UserError(f"{output} is there already, and is no adapter of `obliq train`: give another --output")
-    if not fresh:
-        other = ", by another recipe" if digest and digest != digest_of(output) else ""
-        raise UserError(f"{output} is trained already{other}: give another --output, or --fresh to begin again")
-    found = {path.relative_to(output).as_posix() for path in output.rglob("*") if not path.is_dir()}
-    if foreign := sorted(found - own):
-        more = f" and {len(foreign) - SHOWN} more" if len(foreign) > SHOWN else ""
-        raise UserError(
-            f"{output} holds {', '.join(foreign[:SHOWN])}{more}, which `obliq train` did not write: move it away, or "
-            "give another --output"
-        )
-
-
-def files_of(output: Path) -> set[str] | None:
-    """Return the names of the files that a training has written into its folder, or None if it is no such folder."""
-    told = _manifest(output).get("files")
-    return {MANIFEST, *map(str, told)} if digest_of(output) and isinstance(told, list) else None
-
-
-def digest_of(output: Path) -> str:
-    """Return the digest of the recipe that a folder's training had; empty if it is no such folder."""
-    return str(_manifest(output).get("digest") or "")
-
-
-def _manifest(output: Path) -> dict[str, Any]:
-    try:
-        told = json.loads((output / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
+    outputs.check_free(output, fresh=fresh, digest=digest)
 
 
 def check_installed() -> None:
@@ -233,12 +168,12 @@ def _train(recipe: Recipe, data: Data, output: Path, *, fresh: bool, shown: bool
             )
         found, made = go(trainer, recipe, folder, dev, total, asked, shown=shown)
         if args.process_index == 0:
-            facts = manifest_of(recipe, data, identity, texts, found, total, trainer.args)
+            facts = outputs.manifest_of(recipe, data, identity, texts, found, total, trainer.args)
             facts["rows"]["parts"] = dict(Counter(row.source for row in rows))
             _write(output, recipe, model, made, found, facts, base.name)
         trainer.accelerator.wait_for_everyone()
         check_asked(asked, output)
-    return written(output, total)
+    return outputs.written(output, total)
 
 
 def check_asked(asked: Asked, output: Path) -> None:
@@ -294,12 +229,6 @@ def claimed(
                 checkpoints.claim(folder, identity)
                 folder.begin()
         yield
-
-
-def written(output: Path, total: int) -> Trained:
-    """Return what lies in a folder that has just been written."""
-    manifest = json.loads((output / MANIFEST).read_text("utf-8"))
-    return Trained(output, total, manifest["seconds"], manifest["loss"], output / CURVES, manifest)
 
 
 def _read(data: Data) -> tuple[list[Row], dict[str, Any]]:
@@ -429,49 +358,6 @@ def _largest(trainer: Any, number: int) -> int:
     return int(told)
 
 
-def manifest_of(
-    recipe: Recipe,
-    data: Data,
-    identity: Mapping[str, Any],
-    texts: TrainingSet | Lists,
-    found: list[curves.Point],
-    total: int,
-    args: SentenceTransformerTrainingArguments,
-) -> dict[str, Any]:
-    """Return the manifest."""
-    scored = [point for point in found if point.dev]
-    losses = [point.loss for point in found if point.loss is not None]
-    return {
-        "recipe": recipe.model_dump(mode="json"),
-        "digest": recipe.digest,
-        "base": identity["base"],
-        "rows": {"sha256": identity["rows"], "edges": identity["edges"], "counts": dict(data.counts)},
-        "texts": dict(texts.counts),
-        "steps": total,
-        "processes": args.world_size,
-        "contrast": _contrasted(recipe, args.world_size),
-        "accumulation": recipe.batch.accumulation,
-        "seed": recipe.run.seed,
-        "seconds": found[-1].seconds if found else 0.0,
-        "loss": losses[-1] if losses else None,
-        "dev": {str(point.step): dict(point.dev) for point in scored},
-        "versions": versions() | _more_versions(),
-        "hardware": hardware(),
-        "created": now(),
-    }
-
-
-def _contrasted(recipe: Recipe, processes: int) -> int | None:
-    """Return how many rows' documents an anchor is contrasted with; accumulation never adds to them."""
-    if recipe.loss.kind == "margin-mse":
-        return None
-    return recipe.batch.per_device * (processes if recipe.loss.gather else 1)
-
-
-def _more_versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("accelerate", "safetensors")}
-
-
 def _write(
     output: Path,
     recipe: Recipe,
@@ -483,37 +369,7 @@ def _write(
 ) -> None:
     """Write the adapter's folder, whole or not at all."""
     with whole_folder(output) as part:
-        with saving(output):
+        with outputs.saving(output):
             building.save(model, part, weights)
         told = {**facts, "weights": {building.WEIGHTS: sha256(part / building.WEIGHTS)}}
-        describe(part, recipe, found, told, card.text(recipe, told, output.name, base))
-
-
-@contextmanager
-def saving(output: Path, then: str = ": it goes on from its last step") -> Iterator[None]:
-    """Say in one sentence why a model could not be written: the libraries that do raise errors of their own kinds.
-
-    Args:
-        output: The model's folder.
-        then: What the same command does, the sentence's end.
-
-    Raises:
-        UserError: If it could not.
-    """
-    try:
-        yield
-    except Exception as error:
-        raise UserError(
-            f"cannot write {output}: {checkpoints.why(error)}; free space, and give the same command again{then}"
-        ) from error
-
-
-def describe(part: Path, recipe: Recipe, found: list[curves.Point], facts: Mapping[str, Any], told: str) -> None:
-    """Write into a model's folder how it was made: recipe, manifest, curves, and the card."""
-    saved = {path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file()}
-    facts = {**facts, "files": sorted(saved | {RECIPE, CURVES, PICTURE, CARD})}
-    (part / RECIPE).write_text(recipe.to_toml(), "utf-8")
-    (part / MANIFEST).write_text(json.dumps(facts, indent=2, ensure_ascii=False, default=str) + "\n", "utf-8")
-    (part / CURVES).write_text("".join(point.to_json() + "\n" for point in found), "utf-8")
-    curves.picture(found, part / PICTURE, recipe.name)
-    (part / CARD).write_text(told, "utf-8")
+        outputs.describe(part, recipe, found, told, card.text(recipe, told, output.name, base))

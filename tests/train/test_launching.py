@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from obliq_eval.cli import app
-from obliq_train import curves, launching, serving, trainer
+from obliq_train import curves, launching, outputs, serving
 from obliq_train import recipe as recipes
 from obliq_train.checkpoints import Folder, step_of
 from obliq_train.trainer import Stopped
@@ -109,7 +109,7 @@ def test_two_processes_that_are_stopped_go_on_to_the_same_adapter_and_measure_as
     launched(TORCHRUN, tiny_training, stopped, *changes)
     launched(TORCHRUN, tiny_training, folder / "whole", *changes)
     assert furthest(stopped, folder / "whole") == 0
-    found, straight = (curves.read(folder / name / trainer.CURVES) for name in ("stopped", "whole"))
+    found, straight = (curves.read(folder / name / outputs.CURVES) for name in ("stopped", "whole"))
     assert [(p.step, p.loss, p.rate, p.dev) for p in found] == [(p.step, p.loss, p.rate, p.dev) for p in straight]
     assert [p.step for p in found if p.dev] == list(range(0, 151, 10))
 

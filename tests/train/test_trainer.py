@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from obliq_eval.errors import UserError
 from obliq_train import build as building
-from obliq_train import checkpoints, curves, stepping, trainer
+from obliq_train import checkpoints, curves, outputs, stepping, trainer
 from obliq_train.data import Data
 from obliq_train.recipe import Recipe, read
 from obliq_train.watch import Asked, Watch
@@ -85,7 +85,7 @@ def adapter(folder: Path) -> bytes:
 
 
 def steps_of(output: Path) -> list[int]:
-    return [point.step for point in curves.read(output / trainer.CURVES)]
+    return [point.step for point in curves.read(output / outputs.CURVES)]
 
 
 def names(output: Path) -> list[str]:
