@@ -101,24 +101,26 @@ def merge(
         UserError: If there is no adapter, it is broken or of another base, or `output` is there already.
     """
     from obliq_models.retrievers.checks import one_way
+    from obliq_train.watch import quiet
 
     check_dtype(dtype)
     check_output(output, Path(adapter))
     texts = probe.read(on)
-    model = _loaded(str(adapter), base=base, device=device, trust=trust_remote_code)
-    encoder, (source, weights) = model.encoder, model.sources
-    _warn_of_another_base(source, weights)
-    own = str(encoder.model.dtype).removeprefix("torch.")
-    causal = bool(one_way(encoder.model))  # then it was meant to be
-    before = probe.encode(encoder, texts)
-    layers = fold(encoder.model, dtype or own)
-    reading = {
-        "query_prefix": encoder.prompt("query"),
-        "document_prefix": encoder.prompt("document"),
-        "query_length": encoder.length("query"),
-        "document_length": encoder.length("document"),
-    }
-    with whole_folder(output) as part:
+    with whole_folder(output) as part, quiet():
+        model = _loaded(str(adapter), base=base, device=device, trust=trust_remote_code)
+        encoder, (source, weights) = model.encoder, model.sources
+        _warn_of_another_base(source, weights)
+        own = str(encoder.model.dtype).removeprefix("torch.")
+        causal = bool(one_way(encoder.model))  # then it was meant to be
+        show.say(f"encoding {len(texts.documents) + len(texts.queries):,} texts twice", stderr=True)
+        before = probe.encode(encoder, texts)
+        layers = fold(encoder.model, dtype or own)
+        reading = {
+            "query_prefix": encoder.prompt("query"),
+            "document_prefix": encoder.prompt("document"),
+            "query_length": encoder.length("query"),
+            "document_length": encoder.length("document"),
+        }
         with outputs.saving(output, ""):
             _write(encoder.model, part, reading, config_of(weights.record("config.json"), weights, dtype or own))
         after = _again(part, dtype or own, {**reading, "causal": causal}, encoder.model, device)

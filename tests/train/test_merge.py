@@ -216,6 +216,7 @@ def test_what_cannot_be_folded_is_refused_and_nothing_is_left(place: Path, whole
     new, texts = place / "new", ("--probe", place / "probe.jsonl")
     assert "holds no adapter" in refused(whole[0], "-o", new, *texts)
     assert "is there already" in refused(place / "adapter", "-o", whole[0], *texts)
+    assert "cannot write /proc/new" in refused(place / "adapter", "-o", "/proc/new", *texts)
     assert "is inside" in refused(place / "adapter", "-o", place / "adapter" / "in", *texts)
     assert "there is no folder" in refused(place / "nowhere", "-o", new, *texts)
     assert "is no adapter" in refused("bm25", "-o", new, *texts)
