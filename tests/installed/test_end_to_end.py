@@ -157,7 +157,7 @@ def test_the_same_run_is_stored_once(official: Official) -> None:
     ("task", "model"),
     [
         ("OBLIQ-Mini-Writing", "bm25"),
-        ("OBLIQ-Mini-Writing", "stylometry"),
+        pytest.param("OBLIQ-Mini-Writing", "stylometry", marks=pytest.mark.slow),
         pytest.param("OBLIQ-Mini-Math", "minilm", marks=pytest.mark.slow),
         pytest.param("OBLIQ-Mini-Writing", "minilm", marks=pytest.mark.slow),
         pytest.param("OBLIQ-Mini-Writing", "obliq-ir-mini", marks=pytest.mark.slow),

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from obliq_eval.cli import app
 from obliq_eval.errors import UserError
-from obliq_train import ablation, at_hand, checkpoints, trainer
+from obliq_train import ablation, at_hand, checkpoints, serving, trainer
 from obliq_train import recipe as recipes
 from obliq_train.checkpoints import Folder
 
@@ -177,20 +177,30 @@ def test_what_is_trained_already_says_whether_by_another_recipe(tiny_training: P
 
 @pytest.mark.parametrize(
     ("name", "plain"),
-    [("a b", "a-b"), ("o@x", "o-x"), ("a+b", "a-b"), ("o:x", "o-x"), ("__", "adapter"), ("é.toml", "é")],
+    [
+        ("a b", "a-b"),
+        ("o@x", "o-x"),
+        ("o:x", "o-x"),
+        ("a__b", "a_b"),
+        ("__", "adapter"),
+        ("é.toml", "é"),
+        ("é" * 80, "é" * 40),
+    ],
 )
-def test_an_output_of_any_name_can_be_used_by_the_command_that_is_told(
-    tiny_training: Path, name: str, plain: str
-) -> None:
-    """One step each; the command is quoted as a shell wants it."""
+def test_a_folder_s_name_becomes_a_model_s(name: str, plain: str) -> None:
+    assert serving.plain_name(name) == plain
+
+
+def test_an_output_of_any_name_can_be_used_by_the_command_that_is_told(tiny_training: Path) -> None:
+    """The command is quoted as a shell wants it, and a plus sign in a file's name divides nothing."""
     from obliq_models.naming import find
 
-    output = tiny_training.parent / name
+    output = tiny_training.parent / "a+b @c:d"
     done = run(tiny_training, "-o", output, "--set", "schedule.steps=2")
     assert done.exit_code == 0, done.output
     *_, told = shlex.split(done.stdout.partition("evaluate it with: ")[2])
     assert told == f"{output}.toml"
-    assert find(told).name == f"local/{plain}"
+    assert find(told).name == "local/a-b-c-d"
 
 
 def test_a_second_process_is_refused_before_it_touches_the_rows(
