@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from obliq_eval.demo.hub import Repo
 
+pytestmark = pytest.mark.slow  # every twin is written twice and loaded in processes of its own
+
 MUD, CRUD = "rrivera1849/LUAR-MUD", "rrivera1849/LUAR-CRUD"
 QWEN = ("Qwen/Qwen3-Embedding-0.6B", "Qwen/Qwen3-Embedding-4B")
 STYLE = ("AnnaWegmann/Style-Embedding", "StyleDistance/styledistance", "StyleDistance/mstyledistance", "AIDA-UPM/star")

@@ -156,7 +156,7 @@ def test_the_same_run_is_stored_once(official: Official) -> None:
 @pytest.mark.parametrize(
     ("task", "model"),
     [
-        ("OBLIQ-Mini-Writing", "bm25"),
+        pytest.param("OBLIQ-Mini-Writing", "bm25", marks=pytest.mark.slow),
         pytest.param("OBLIQ-Mini-Writing", "stylometry", marks=pytest.mark.slow),
         pytest.param("OBLIQ-Mini-Math", "minilm", marks=pytest.mark.slow),
         pytest.param("OBLIQ-Mini-Writing", "minilm", marks=pytest.mark.slow),

@@ -16,6 +16,8 @@ from obliq_eval.data.sources import load
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own-retriever"
 
+pytestmark = pytest.mark.slow  # a package is built, and mteb runs on it
+
 CODE = """
 import json, datasets
 from obliq_eval.catalogue import resolve, to_meta

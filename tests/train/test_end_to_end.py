@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # all that makes training data, twice
+
 RUNNER = CliRunner()
 WRITING = "OBLIQ-Mini-Writing"
 

@@ -283,7 +283,7 @@ PAPERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("precision", ["bf16", "bf16-autocast"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("bf16-autocast", marks=pytest.mark.slow)])
 def test_the_papers_recipe_trains_on_a_twin_of_its_base(
     tiny_training: Path, write_task: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
